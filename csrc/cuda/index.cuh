@@ -1,0 +1,117 @@
+// Index arithmetic shared by the kernels: division by run-time constants, and the way from a block
+// number to a tile of a batched, strided matrix.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/plan.h"
+
+namespace jax_transpose::cuda {
+
+// Division by a run-time constant. Below 2^31 one high multiply replaces the division (Granlund
+// and Montgomery, "Division by invariant integers using multiplication", 1994).
+template <class Index>
+struct Divider;
+
+template <>
+struct Divider<uint32_t> {
+  uint32_t divisor = 1, multiplier = 0, shift = 0;
+
+  Divider() = default;
+  explicit Divider(int64_t d) : divisor(static_cast<uint32_t>(d)) {
+    while ((uint64_t{1} << shift) < static_cast<uint64_t>(d)) ++shift;
+    multiplier =
+        static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
+  }
+  __device__ __forceinline__ uint32_t Divide(uint32_t n) const {
+    return (__umulhi(n, multiplier) + n) >> shift;
+  }
+  __device__ __forceinline__ uint32_t DivMod(uint32_t n, uint32_t* remainder) const {
+    const uint32_t q = Divide(n);
+    *remainder = n - q * divisor;
+    return q;
+  }
+};
+
+template <>
+struct Divider<uint64_t> {
+  uint64_t divisor = 1;
+
+  Divider() = default;
+  explicit Divider(int64_t d) : divisor(static_cast<uint64_t>(d)) {}
+  __device__ __forceinline__ uint64_t DivMod(uint64_t n, uint64_t* remainder) const {
+    const uint64_t q = n / divisor;
+    *remainder = n - q * divisor;
+    return q;
+  }
+};
+
+template <int kBytes>
+struct ElementOf;
+template <>
+struct ElementOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct ElementOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct ElementOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct ElementOf<8> {
+  using type = uint2;
+};
+template <>
+struct ElementOf<16> {
+  using type = uint4;
+};
+template <int kBytes>
+using Element = typename ElementOf<kBytes>::type;
+
+// A batch of rows x cols matrices, all strides in elements. Tiles are numbered along the output's
+// minor direction first, so that neighbouring blocks complete each other's partial sectors in L2.
+template <class Index>
+struct TileGrid {
+  Index rows, cols;
+  Index in_row_stride, in_col_stride, out_row_stride, out_col_stride;
+  Divider<Index> row_tiles, col_tiles;
+  int batch_rank;
+  Divider<Index> batch_extent[kMaxRank];
+  Index batch_in[kMaxRank], batch_out[kMaxRank];
+};
+
+template <class Index>
+struct TileOrigin {
+  Index row, col;  // of the tile's corner within its matrix
+  Index in, out;   // element offsets of the matrix
+};
+
+template <class Index>
+__device__ __forceinline__ TileOrigin<Index> LocateTile(const TileGrid<Index>& grid, Index block,
+                                                        int tile_rows, int tile_cols) {
+  TileOrigin<Index> origin;
+  Index row_tile, col_tile;
+  Index batch = grid.row_tiles.DivMod(block, &row_tile);
+  batch = grid.col_tiles.DivMod(batch, &col_tile);
+  origin.row = row_tile * tile_rows;
+  origin.col = col_tile * tile_cols;
+  origin.in = origin.out = 0;
+  for (int i = 0; i < grid.batch_rank; ++i) {
+    Index coordinate;
+    batch = grid.batch_extent[i].DivMod(batch, &coordinate);
+    origin.in += coordinate * grid.batch_in[i];
+    origin.out += coordinate * grid.batch_out[i];
+  }
+  return origin;
+}
+
+// A grid dimension holds 2^31 - 1 blocks; the launcher passes the number of the first.
+template <class Index>
+__device__ __forceinline__ Index BlockNumber(uint64_t first_block) {
+  return static_cast<Index>(first_block) + blockIdx.x;
+}
+
+}  // namespace jax_transpose::cuda

@@ -1,0 +1,155 @@
+// From a plan to a kernel instance. Included once for each element width.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/async_copy.cuh"
+#include "cuda/launch.h"
+#include "cuda/naive.cuh"
+#include "cuda/rows.cuh"
+#include "cuda/tiled.cuh"
+#include "cuda/vectorized.cuh"
+
+namespace jax_transpose::cuda {
+
+template <class Index>
+TileGrid<Index> MakeTileGrid(const Plan& plan) {
+  const Permutation& p = plan.permutation;
+  const TilePair pair = TiledPair(p);
+  const Strides s = ComputeStrides(p);
+  TileGrid<Index> grid;
+  grid.rows = p.extent[pair.row_dim];
+  grid.cols = p.extent[pair.col_dim];
+  grid.in_row_stride = s.in[pair.row_dim];
+  grid.in_col_stride = s.in[pair.col_dim];
+  grid.out_row_stride = s.out[pair.row_dim];
+  grid.out_col_stride = s.out[pair.col_dim];
+  const int64_t strip = plan.kind == Kind::kAsyncCopy ? kAsyncTilesPerBlock : 1;
+  const int64_t tile_rows = plan.tile * strip;
+  grid.row_tiles = Divider<Index>((p.extent[pair.row_dim] + tile_rows - 1) / tile_rows);
+  grid.col_tiles = Divider<Index>((p.extent[pair.col_dim] + plan.tile - 1) / plan.tile);
+  grid.batch_rank = 0;
+  for (int i = p.rank - 1; i >= 0; --i) {
+    const int d = p.axes[i];
+    if (d == pair.row_dim || d == pair.col_dim) continue;
+    grid.batch_extent[grid.batch_rank] = Divider<Index>(p.extent[d]);
+    grid.batch_in[grid.batch_rank] = s.in[d];
+    grid.batch_out[grid.batch_rank] = s.out[d];
+    ++grid.batch_rank;
+  }
+  return grid;
+}
+
+template <class Index>
+ElementGrid<Index> MakeElementGrid(const Plan& plan) {
+  const Permutation& p = plan.permutation;
+  const Strides s = ComputeStrides(p);
+  ElementGrid<Index> grid;
+  grid.elements = p.elements();
+  grid.rank = p.rank;
+  for (int i = 0; i < p.rank; ++i) {
+    const int d = p.rank - 1 - i;
+    grid.extent[i] = Divider<Index>(p.extent[d]);
+    grid.out_stride[i] = s.out[d];
+  }
+  return grid;
+}
+
+template <class Index>
+RowGrid<Index> MakeRowGrid(const Plan& plan) {
+  const Permutation& p = plan.permutation;
+  const Strides s = ComputeStrides(p);
+  RowGrid<Index> grid;
+  grid.elements = p.elements();
+  grid.rank = p.rank;
+  for (int i = 0; i < p.rank; ++i) {
+    const int d = p.axes[p.rank - 1 - i];
+    grid.extent[i] = Divider<Index>(p.extent[d]);
+    grid.in_stride[i] = s.in[d];
+  }
+  return grid;
+}
+
+// One launch for each 2^31 - 1 blocks. Kernels take (in, out, grid, first_block).
+template <class In, class Out, class Grid>
+cudaError_t LaunchKernel(void (*kernel)(In, Out, Grid, uint64_t), const Plan& plan, const void* in,
+                         void* out, Grid grid, cudaStream_t stream) {
+  constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
+  const int threads = LaunchFailureForced() ? 2048 : plan.threads;
+  for (int64_t done = 0; done < plan.blocks; done += kMaxBlocks) {
+    uint64_t first_block = done;
+    void* arguments[] = {&in, &out, &grid, &first_block};
+    const auto blocks = static_cast<unsigned>(std::min(plan.blocks - done, kMaxBlocks));
+    const cudaError_t code = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
+                                              dim3(threads), arguments, 0, stream);
+    if (code != cudaSuccess) return code;
+  }
+  return cudaSuccess;
+}
+
+// The tile sides of AllowedTiles(); a side that a width does not have is never instantiated.
+template <int kBytes, int kTile, class Index>
+cudaError_t LaunchTile(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  const TileGrid<Index> grid = MakeTileGrid<Index>(plan);
+  const bool swizzled = plan.kind == Kind::kVectorized || plan.kind == Kind::kAsyncCopy;
+  if (swizzled && plan.aligned) {
+    constexpr int kMinimum = 128 / kBytes;
+    if constexpr (kTile >= kMinimum && kTile * kTile * kBytes <= 32 * 1024) {
+      if (plan.kind == Kind::kVectorized) {
+        return LaunchKernel(VectorizedKernel<kBytes, kTile, Index>, plan, in, out, grid, stream);
+      }
+      if constexpr (kTile * kTile * kBytes <= 16 * 1024) {
+        return LaunchKernel(AsyncCopyKernel<kBytes, kTile, Index>, plan, in, out, grid, stream);
+      }
+    }
+    return cudaErrorInvalidValue;
+  }
+  if constexpr (kTile * (kTile + 1) * kBytes <= 48 * 1024) {
+    if (plan.kind == Kind::kTiledUnpadded) {
+      return LaunchKernel(TiledKernel<kBytes, kTile, 0, Index>, plan, in, out, grid, stream);
+    }
+    if (plan.kind == Kind::kAsyncCopy) {
+      return LaunchKernel(AsyncCopyGuardedKernel<kBytes, kTile, Index>, plan, in, out, grid,
+                          stream);
+    }
+    return LaunchKernel(TiledKernel<kBytes, kTile, 1, Index>, plan, in, out, grid, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+template <int kBytes, class Index>
+cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  if (plan.kind == Kind::kNaive) {
+    return LaunchKernel(NaiveKernel<kBytes, Index>, plan, in, out, MakeElementGrid<Index>(plan),
+                        stream);
+  }
+  if (plan.kind == Kind::kRows) {
+    return LaunchKernel(RowsKernel<kBytes, Index>, plan, in, out, MakeRowGrid<Index>(plan), stream);
+  }
+  switch (plan.tile) {
+    case 8:
+      return LaunchTile<kBytes, 8, Index>(plan, in, out, stream);
+    case 16:
+      return LaunchTile<kBytes, 16, Index>(plan, in, out, stream);
+    case 32:
+      return LaunchTile<kBytes, 32, Index>(plan, in, out, stream);
+    case 64:
+      return LaunchTile<kBytes, 64, Index>(plan, in, out, stream);
+    case 128:
+      return LaunchTile<kBytes, 128, Index>(plan, in, out, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+template <int kBytes>
+cudaError_t LaunchWidth(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  // Indices count threads of a partial last block too, so the 32-bit form stops short of 2^31.
+  constexpr int64_t kNarrowLimit = (int64_t{1} << 31) - (int64_t{1} << 16);
+  if (plan.permutation.elements() < kNarrowLimit) {
+    return LaunchIndexed<kBytes, uint32_t>(plan, in, out, stream);
+  }
+  return LaunchIndexed<kBytes, uint64_t>(plan, in, out, stream);
+}
+
+}  // namespace jax_transpose::cuda

@@ -1,0 +1,57 @@
+// What both handlers share: reading a call's buffers and attributes into a plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "plan/plan.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace jax_transpose {
+
+namespace ffi = xla::ffi;
+
+inline int PointerAlignment(const void* a, const void* b) {
+  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) | 16;
+  return static_cast<int>(bits & (~bits + 1));
+}
+
+// Element width comes as an attribute: buffers of types that this FFI header is too old to know
+// report a width of zero, and sub-byte types report a whole byte.
+inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer out,
+                           ffi::Span<const int64_t> permutation, int64_t element_bits,
+                           std::string_view kernel, int64_t tile, Plan* plan) {
+  const auto dims = in.dimensions();
+  if (permutation.size() != dims.size()) {
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument,
+                      "jax_transpose: permutation has " + std::to_string(permutation.size()) +
+                          " axes but the operand has " + std::to_string(dims.size()));
+  }
+  const auto out_dims = out.dimensions();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t axis = permutation.begin()[i];
+    if (axis < 0 || axis >= static_cast<int64_t>(dims.size()) ||
+        out_dims.begin()[i] != dims.begin()[axis]) {
+      return ffi::Error(ffi::ErrorCode::kInvalidArgument,
+                        "jax_transpose: permutation does not map the operand to the result");
+    }
+  }
+  Request request;
+  request.platform = platform;
+  request.dims = dims.begin();
+  request.axes = permutation.begin();
+  request.rank = static_cast<int64_t>(dims.size());
+  request.element_bytes = element_bits % 8 == 0 ? static_cast<int>(element_bits / 8) : 0;
+  request.tile = static_cast<int>(tile);
+  request.pointer_alignment = PointerAlignment(in.untyped_data(), out.untyped_data());
+  std::string error;
+  if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
+    error = "unknown kernel '" + std::string(kernel) + "'";
+  } else if (MakePlan(request, plan, &error)) {
+    return ffi::Error::Success();
+  }
+  return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jax_transpose: " + error);
+}
+
+}  // namespace jax_transpose

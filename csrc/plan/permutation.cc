@@ -1,0 +1,76 @@
+#include "plan/permutation.h"
+
+namespace jax_transpose {
+
+bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int element_bytes,
+                  int max_element_bytes, Permutation* result) {
+  Permutation& p = *result;
+  p.element_bytes = element_bytes;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (dims[i] == 0) {
+      p.rank = 1;
+      p.extent[0] = 0;
+      p.axes[0] = 0;
+      return true;
+    }
+  }
+
+  // Each group is a maximal run of input axes that stay adjacent and in order; extents of 1 are
+  // transparent. `first[g]` is the group's leading input axis, in output order.
+  int groups = 0;
+  int64_t first[kMaxRank], last[kMaxRank], extent[kMaxRank];
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t axis = axes[i];
+    if (dims[axis] == 1) continue;
+    bool joins = false;
+    if (groups > 0 && last[groups - 1] < axis) {
+      joins = true;
+      for (int64_t a = last[groups - 1] + 1; a < axis; ++a) joins = joins && dims[a] == 1;
+    }
+    if (joins) {
+      extent[groups - 1] *= dims[axis];
+      last[groups - 1] = axis;
+    } else {
+      if (groups == kMaxRank) return false;
+      first[groups] = last[groups] = axis;
+      extent[groups] = dims[axis];
+      ++groups;
+    }
+  }
+
+  p.rank = groups;
+  for (int g = 0; g < groups; ++g) {
+    int position = 0;
+    for (int h = 0; h < groups; ++h) position += first[h] < first[g];
+    p.axes[g] = position;
+    p.extent[position] = extent[g];
+  }
+
+  if (p.keeps_minor()) {
+    int64_t& run = p.extent[p.rank - 1];
+    while (run % 2 == 0 && p.element_bytes * 2 <= max_element_bytes) {
+      run /= 2;
+      p.element_bytes *= 2;
+    }
+    // The other axes cannot merge further: they were not adjacent before either.
+    if (run == 1) --p.rank;
+  }
+  return true;
+}
+
+Strides ComputeStrides(const Permutation& p) {
+  Strides s;
+  int64_t stride = 1;
+  for (int i = p.rank - 1; i >= 0; --i) {
+    s.in[i] = stride;
+    stride *= p.extent[i];
+  }
+  stride = 1;
+  for (int i = p.rank - 1; i >= 0; --i) {
+    s.out[p.axes[i]] = stride;
+    stride *= p.extent[p.axes[i]];
+  }
+  return s;
+}
+
+}  // namespace jax_transpose

@@ -1,0 +1,42 @@
+// Canonical form of an N-dimensional transpose: the fewest dimensions and the widest element that
+// move the same bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace jax_transpose {
+
+// 2^48 elements is more than any device holds, so no canonical form (every extent >= 2) is longer.
+inline constexpr int kMaxRank = 48;
+
+// A row-major array of `extent[0..rank)` whose dimension `axes[i]` becomes output dimension i.
+struct Permutation {
+  int rank = 0;
+  int element_bytes = 0;
+  int64_t extent[kMaxRank];
+  int axes[kMaxRank];
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= extent[i];
+    return n;
+  }
+  int64_t bytes() const { return elements() * element_bytes; }
+  bool keeps_minor() const { return rank > 0 && axes[rank - 1] == rank - 1; }
+};
+
+// Drops extents of 1, merges axes that stay adjacent, and, where the minor dimension is kept,
+// widens the element to the largest power of two up to `max_element_bytes` that divides the kept
+// run. Returns false when `rank` dimensions longer than 1 exceed kMaxRank. A zero extent yields
+// rank 1 with extent 0.
+bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int element_bytes,
+                  int max_element_bytes, Permutation* result);
+
+// Element strides of the input dimensions, and of the same dimensions in the output.
+struct Strides {
+  int64_t in[kMaxRank];
+  int64_t out[kMaxRank];
+};
+Strides ComputeStrides(const Permutation& p);
+
+}  // namespace jax_transpose

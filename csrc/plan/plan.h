@@ -1,0 +1,83 @@
+// Which kernel moves a permutation, and how. Plain C++: no CUDA and no XLA, so that the choice is
+// tested on any machine and `explain` prints exactly what a handler will do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/permutation.h"
+
+namespace jax_transpose {
+
+enum class Platform : uint8_t { kCpu, kCuda };
+
+enum class Kind : uint8_t {
+  kAuto,           // a request only: the plan picks
+  kCopy,           // canonical form is the identity
+  kRows,           // the minor run is kept and long enough to copy whole
+  kNaive,          // one element a thread
+  kTiledUnpadded,  // shared-memory tile, bank conflicts and all
+  kTiled,          // shared-memory tile with one column of padding
+  kVectorized,     // 16-byte accesses, swizzled tile, sub-transpose in registers
+  kAsyncCopy,      // cp.async pipeline into the swizzled tile
+  kBlocked,        // CPU: cache-blocked tiles
+};
+
+const char* KindName(Kind kind);
+// False where `name` is no kind. "auto" and "native" both ask the plan to pick.
+bool ParseKind(const char* name, size_t size, Kind* kind);
+std::vector<std::string> KindNames(Platform platform);
+
+// Launch shape shared by the plan and the kernels.
+inline constexpr int kRowsPerThread = 4;
+inline constexpr int kAsyncTilesPerBlock = 4;
+constexpr int ScalarThreads(int tile) { return tile <= 8 ? 64 : 256; }
+constexpr int SwizzledThreads(int element_bytes, int tile) {
+  const int quarter = tile * tile * element_bytes / 16 / 4;  // four 16-byte chunks a thread
+  return quarter < 32 ? 32 : quarter;
+}
+constexpr int CpuTile(int element_bytes) { return element_bytes >= 16 ? 8 : 64 / element_bytes; }
+
+// `auto` leaves arrays smaller than this to XLA; docs/tuning.md has the measurements.
+inline constexpr int64_t kCudaCrossoverBytes = int64_t{8} << 20;
+inline constexpr int64_t kCpuCrossoverBytes = int64_t{16} << 10;
+
+struct Request {
+  Platform platform = Platform::kCpu;
+  const int64_t* dims = nullptr;
+  const int64_t* axes = nullptr;
+  int64_t rank = 0;
+  int element_bytes = 0;
+  Kind kind = Kind::kAuto;
+  int tile = 0;                // 0: the plan picks
+  int pointer_alignment = 16;  // the largest power of two up to 16 that divides both addresses
+};
+
+struct Plan {
+  Permutation permutation;
+  Kind kind = Kind::kCopy;
+  int tile = 0;          // side of the tile in elements, 0 where the kind has none
+  int vector_bytes = 0;  // bytes of one global-memory access
+  bool aligned = false;  // every row of both arrays starts on a 16-byte boundary
+  int threads = 0;       // threads a block (CUDA)
+  int64_t blocks = 0;    // blocks of the grid (CUDA) or tiles (CPU)
+  const char* reason = "";
+};
+
+// False where the request is not possible; `error` then says what is.
+bool MakePlan(const Request& request, Plan* plan, std::string* error);
+
+// The two dimensions that a tiled kernel exchanges: `cols` is contiguous in the input, `rows` in
+// the output. Valid where the minor dimension is not kept.
+struct TilePair {
+  int row_dim, col_dim;
+};
+TilePair TiledPair(const Permutation& p);
+
+// True where `auto` should leave the permutation to XLA's own transpose: below the measured size
+// at which our call's fixed cost is repaid. `reason` is set either way.
+bool PreferXla(Platform platform, const Plan& plan, const char** reason);
+
+}  // namespace jax_transpose

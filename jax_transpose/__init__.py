@@ -1,0 +1,32 @@
+"""Array transposes for JAX at copy speed.
+
+Hand-written CUDA and CPU kernels behind a JAX primitive, so that ``jit``, ``vmap``, ``grad`` and
+the other transformations use them as if they were part of JAX.
+
+>>> import jax.numpy as jnp, jax_transpose
+>>> jax_transpose.transpose(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
+(4, 2, 3)
+"""
+
+from jax_transpose._api import matrix_transpose, moveaxis, permute_dims, swapaxes, transpose
+from jax_transpose._decide import kernels
+from jax_transpose._explain import Plan, explain
+from jax_transpose._ffi import Status, status
+from jax_transpose._primitive import transpose_p
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Plan",
+    "Status",
+    "__version__",
+    "explain",
+    "kernels",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "status",
+    "swapaxes",
+    "transpose",
+    "transpose_p",
+]

@@ -1,0 +1,202 @@
+"""The functions users call. Names and arguments follow `jax.numpy`; arguments are checked here."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jax_transpose import _cpu
+from jax_transpose._decide import MODES, PLATFORMS, all_kernels, kernels, sub_byte_message
+from jax_transpose._dtypes import element_bits, is_key
+from jax_transpose._primitive import transpose_p
+
+
+def normalize_axes(axes, shape: Sequence[int]) -> tuple[int, ...]:
+    """`axes` as a tuple of non-negative Python ints; None reverses.
+
+    Equal permutations become equal tuples, so that they share one compilation.
+    """
+    rank = len(shape)
+    if axes is None:
+        return tuple(reversed(range(rank)))
+    try:
+        permutation = tuple(operator.index(axis) for axis in axes)
+    except TypeError:
+        raise TypeError(
+            f"axes={axes!r} for shape {tuple(shape)}: allowed are None or a sequence of integers"
+        ) from None
+    wrapped = tuple(axis + rank if axis < 0 else axis for axis in permutation)
+    if sorted(wrapped) != list(range(rank)):
+        raise ValueError(
+            f"axes={permutation} for shape {tuple(shape)}: allowed is a permutation of the "
+            f"{rank} axes, each from {-rank} to {rank - 1} and named once"
+        )
+    return wrapped
+
+
+def check_options(kernel, tile, shape: Sequence[int], permutation, dtype) -> int:
+    """Raises for a `kernel` or `tile` that no platform accepts; returns the tile, 0 for None."""
+    if kernel not in all_kernels():
+        raise ValueError(f"kernel={kernel!r}: allowed are {', '.join(map(repr, all_kernels()))}")
+    if tile is not None:
+        try:
+            tile = operator.index(tile)
+        except TypeError:
+            raise TypeError(f"tile={tile!r}: allowed are None or an integer") from None
+        if tile <= 0:
+            raise ValueError(f"tile={tile}: allowed are None or a positive integer")
+    if kernel not in ("auto", "xla") and element_bits(dtype) % 8:
+        raise TypeError(sub_byte_message(kernel, dtype))
+    if tile is None:
+        return 0
+    if kernel == "xla":
+        raise ValueError(f"tile={tile}: kernel='xla' has no tile; allowed: None")
+    static = tuple(extent if isinstance(extent, int) else 2 for extent in shape)
+    candidates = [p for p in PLATFORMS if kernel in MODES or kernel in kernels(p)]
+    errors = []
+    for platform in candidates:
+        try:
+            _cpu.plan(platform, static, permutation, element_bits(dtype) // 8 or 1, kernel, tile)
+        except ValueError as error:
+            errors.append(str(error))
+    if len(errors) == len(candidates):
+        raise ValueError(f"{errors[-1]} (shape {tuple(shape)}, dtype {dtype})")
+    return tile
+
+
+def _as_array(x) -> jax.Array:
+    if isinstance(x, jax.Array):
+        return x
+    if isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) or hasattr(
+        x, "__jax_array__"
+    ):
+        return jnp.asarray(x)
+    raise TypeError(f"x={x!r} of type {type(x).__name__}: allowed are arrays and scalars")
+
+
+def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None) -> jax.Array:
+    if is_key(x.dtype):
+        data = jax.random.key_data(x)
+        trailing = tuple(range(x.ndim, data.ndim))
+        moved = _permute(data, permutation + trailing, kernel, tile)
+        return jax.random.wrap_key_data(moved, impl=jax.random.key_impl(x))
+    tile = check_options(kernel, tile, x.shape, permutation, x.dtype)
+    if permutation == tuple(range(x.ndim)):
+        return x
+    if kernel == "xla":
+        return lax.transpose(x, permutation)
+    return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
+
+
+def transpose(x, axes=None, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+    """Permutes the axes of an array, as `jax.numpy.transpose` does.
+
+    Args:
+      x: array of any shape and any JAX dtype. Elements are moved as bits.
+      axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
+      kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
+        (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
+        XLA's transpose. Or a kind from `kernels`, for measuring and teaching.
+      tile: side of the tile in elements, for kinds that have one; None lets the plan choose.
+
+    Returns:
+      An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``. An identity
+      permutation returns `x`.
+
+    Raises:
+      TypeError: `x` is no array, `axes` holds a non-integer, or `kernel` names one of our kernels
+        for a dtype packed below a byte.
+      ValueError: `axes` is no permutation of x's axes, or `kernel` or `tile` is not possible.
+
+    >>> transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    x = _as_array(x)
+    return _permute(x, normalize_axes(axes, x.shape), kernel, tile)
+
+
+def permute_dims(x, axes, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+    """`transpose` under its array-API name; `axes` is required.
+
+    >>> permute_dims(jnp.zeros((2, 3, 4)), (1, 2, 0)).shape
+    (3, 4, 2)
+    """
+    return transpose(x, axes, kernel=kernel, tile=tile)
+
+
+def matrix_transpose(x, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+    """Exchanges the last two axes: shape ``(..., M, N)`` becomes ``(..., N, M)``.
+
+    Raises:
+      ValueError: `x` has fewer than two axes.
+
+    >>> matrix_transpose(jnp.zeros((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    x = _as_array(x)
+    if x.ndim < 2:
+        raise ValueError(f"x of shape {x.shape}: matrix_transpose needs at least two axes")
+    return _permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), kernel, tile)
+
+
+def _one_axis(name: str, axis, shape: Sequence[int]) -> int:
+    rank = len(shape)
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{name}={axis!r} for shape {tuple(shape)}: allowed are integers") from None
+    if not -rank <= index < rank:
+        raise ValueError(
+            f"{name}={index} for shape {tuple(shape)}: allowed are {-rank} to {rank - 1}"
+        )
+    return index % rank
+
+
+def swapaxes(x, axis1, axis2, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+    """Exchanges two axes, as `jax.numpy.swapaxes` does.
+
+    >>> swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
+    (4, 3, 2)
+    """
+    x = _as_array(x)
+    first = _one_axis("axis1", axis1, x.shape)
+    second = _one_axis("axis2", axis2, x.shape)
+    permutation = list(range(x.ndim))
+    permutation[first], permutation[second] = second, first
+    return _permute(x, tuple(permutation), kernel, tile)
+
+
+def moveaxis(x, source, destination, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+    """Moves axes to new positions and keeps the order of the rest, as `jax.numpy.moveaxis` does.
+
+    Args:
+      x: array.
+      source, destination: an integer each, or sequences of equal length.
+
+    Raises:
+      ValueError: the two differ in length, or one names an axis twice or out of range.
+
+    >>> moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    x = _as_array(x)
+    sources, targets = (
+        tuple(_one_axis(name, axis, x.shape) for axis in (axes if np.ndim(axes) else (axes,)))
+        for name, axes in (("source", source), ("destination", destination))
+    )
+    for name, axes in (("source", sources), ("destination", targets)):
+        if len(set(axes)) != len(axes):
+            raise ValueError(f"{name}={axes} for shape {x.shape}: an axis is named twice")
+    if len(sources) != len(targets):
+        raise ValueError(
+            f"source={sources} and destination={targets} for shape {x.shape}: lengths differ"
+        )
+    permutation = [axis for axis in range(x.ndim) if axis not in sources]
+    for target, axis in sorted(zip(targets, sources, strict=True)):
+        permutation.insert(target, axis)
+    return _permute(x, tuple(permutation), kernel, tile)

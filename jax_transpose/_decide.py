@@ -1,0 +1,81 @@
+"""Who moves a permutation: our kernel or XLA's op. The one place, for lowering and `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jax_transpose import _cpu
+from jax_transpose._dtypes import element_bits
+from jax_transpose._ffi import has_module
+
+PLATFORMS = ("cpu", "cuda")
+MODES = ("auto", "native", "xla")
+
+
+def kernels(platform: str) -> tuple[str, ...]:
+    """Kernel kinds that `kernel=` accepts on `platform`, besides "auto", "native" and "xla".
+
+    Args:
+      platform: "cpu", "cuda", or any other JAX platform, which has none.
+
+    >>> kernels("tpu")
+    ()
+    """
+    return _cpu.kernels(platform) if platform in PLATFORMS else ()
+
+
+def all_kernels() -> tuple[str, ...]:
+    """Every value of `kernel=` that some platform accepts."""
+    return (*MODES, *dict.fromkeys(name for p in PLATFORMS for name in kernels(p)))
+
+
+class Decision(NamedTuple):
+    """`implementation`: "identity", "native" or "xla"; `plan`: the C++ plan where there is one."""
+
+    implementation: str
+    reason: str
+    plan: Mapping[str, Any] | None
+
+
+def decide(
+    platform: str,
+    shape: tuple[int, ...],
+    permutation: tuple[int, ...],
+    dtype: np.dtype,
+    kernel: str,
+    tile: int,
+) -> Decision:
+    """Raises ValueError where `kernel` or `tile` is not possible on `platform`."""
+    bits = element_bits(dtype)
+    plan = None
+    if platform in PLATFORMS and bits % 8 == 0 and kernel != "xla":
+        plan = _cpu.plan(platform, shape, permutation, bits // 8, kernel, tile)
+    if permutation == tuple(range(len(permutation))):
+        return Decision("identity", "the permutation is the identity", plan)
+    if kernel == "xla":
+        return Decision("xla", "asked for by name", None)
+
+    built = has_module(platform)
+    if kernel == "auto":
+        if not built:
+            return Decision("xla", built.reason, plan)
+        if plan is None:
+            return Decision("xla", f"{dtype} is packed below a byte: left to XLA", None)
+        if plan["prefer_xla"]:
+            return Decision("xla", plan["auto_reason"], plan)
+        return Decision("native", plan["reason"], plan)
+    if not built:
+        raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
+    if plan is None:
+        raise TypeError(sub_byte_message(kernel, dtype))
+    return Decision("native", plan["reason"], plan)
+
+
+def sub_byte_message(kernel: str, dtype: np.dtype) -> str:
+    return (
+        f"kernel={kernel!r} does not move dtype {dtype}, which is packed below a byte; "
+        'allowed: kernel="auto" or "xla"'
+    )

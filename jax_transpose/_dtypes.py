@@ -1,0 +1,24 @@
+"""Element widths as XLA stores them."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax import dtypes
+
+
+def is_key(dtype) -> bool:
+    """Whether `dtype` is that of typed PRNG keys."""
+    return jnp.issubdtype(dtype, dtypes.prng_key)
+
+
+def element_bits(dtype: np.dtype) -> int:
+    """Bits of one element in a device buffer: sub-byte types are packed there."""
+    if np.dtype(dtype).itemsize == 1 and dtype != np.bool_:
+        for info in (ml_dtypes.iinfo, ml_dtypes.finfo):
+            try:
+                return info(dtype).bits
+            except (TypeError, ValueError, KeyError):
+                continue
+    return np.dtype(dtype).itemsize * 8

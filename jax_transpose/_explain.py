@@ -1,0 +1,165 @@
+"""`explain`: which kernel would run, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jax_transpose._api import check_options, normalize_axes
+from jax_transpose._decide import decide
+from jax_transpose._dtypes import element_bits, is_key
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call does on one device. `str` prints it as a small table.
+
+    Attributes:
+      platform: "cpu", "cuda", or another JAX platform.
+      shape, axes, dtype: the request.
+      canonical_shape, canonical_axes: the same move with size-1 axes dropped, neighbours merged and
+        the kept minor run widened into the element.
+      element_bytes: bytes of one canonical element.
+      implementation: "native" (our custom call), "xla" (`lax.transpose`) or "identity".
+      kernel: the kernel kind; "transpose" where XLA runs.
+      tile: side of the tile in elements, 0 where there is none.
+      vector_width: bytes of one memory access.
+      grid, block: blocks of the launch and threads a block; on CPU tiles and 0.
+      bytes_moved: bytes read plus bytes written.
+      reason: why this kernel.
+    """
+
+    platform: str
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    dtype: str
+    canonical_shape: tuple[int, ...]
+    canonical_axes: tuple[int, ...]
+    element_bytes: int
+    implementation: str
+    kernel: str
+    tile: int
+    vector_width: int
+    grid: int
+    block: int
+    bytes_moved: int
+    reason: str
+
+    def __str__(self) -> str:
+        rows = [
+            ("transpose", f"{self.dtype}{list(self.shape)} axes {self.axes} on {self.platform}"),
+            (
+                "canonical",
+                f"{list(self.canonical_shape)} axes {self.canonical_axes}, "
+                f"{self.element_bytes}-byte elements",
+            ),
+            ("runs", f"{self.implementation}: {self.kernel}"),
+            ("because", self.reason),
+        ]
+        if self.implementation == "native":
+            tile = f"tile {self.tile}, " if self.tile else ""
+            block = f" of {self.block} threads" if self.block else ""
+            rows.append(
+                (
+                    "launch",
+                    f"{tile}{self.vector_width}-byte accesses, {self.grid} blocks{block}",
+                )
+            )
+        rows.append(("moves", f"{self.bytes_moved:,} bytes (read + written)"))
+        return "\n".join(f"{name:>10}  {value}" for name, value in rows)
+
+
+def _request(shape_or_array, dtype):
+    if hasattr(shape_or_array, "shape") and hasattr(shape_or_array, "dtype"):
+        return tuple(shape_or_array.shape), shape_or_array.dtype if dtype is None else dtype
+    try:
+        shape = tuple(int(extent) for extent in shape_or_array)
+    except TypeError:
+        raise TypeError(
+            f"shape_or_array={shape_or_array!r}: allowed are an array or a sequence of integers"
+        ) from None
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"shape_or_array={shape}: extents must not be negative")
+    return shape, jnp.float32 if dtype is None else dtype
+
+
+def _default_platform() -> str:
+    backend = jax.default_backend()
+    if backend != "gpu":
+        return backend
+    return "rocm" if "rocm" in jax.devices()[0].client.platform_version.lower() else "cuda"
+
+
+def explain(
+    shape_or_array,
+    axes=None,
+    dtype=None,
+    platform: str | None = None,
+    *,
+    kernel: str = "auto",
+    tile: int | None = None,
+) -> Plan:
+    """Tells what `transpose` would do, without doing it.
+
+    The answer is that of a single-device program for buffers on 16-byte boundaries, which is where
+    JAX puts them unless a program slices.
+
+    Args:
+      shape_or_array: a shape, or anything with ``shape`` and ``dtype``.
+      axes: as for `transpose`.
+      dtype: of the elements; float32 where neither this nor an array is given.
+      platform: "cpu" or "cuda" (asks for no device), or another JAX platform; None means the
+        default backend.
+      kernel, tile: as for `transpose`.
+
+    Returns:
+      A `Plan`; ``print(explain(...))`` shows it.
+
+    Raises:
+      TypeError, ValueError: as `transpose` does.
+
+    >>> explain((4096, 4096), platform="cuda").kernel
+    'vectorized'
+    """
+    shape, dtype = _request(shape_or_array, dtype)
+    permutation = normalize_axes(axes, shape)
+    platform = _default_platform() if platform is None else platform
+    if is_key(dtype):
+        # Keys move as their data: trailing axes of 32-bit words.
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+        permutation += tuple(range(len(shape), data.ndim))
+        shape, dtype = data.shape, data.dtype
+    dtype = np.dtype(dtype)
+    tile = check_options(kernel, tile, shape, permutation, dtype)
+    implementation, reason, plan = decide(platform, shape, permutation, dtype, kernel, tile)
+    bits = element_bits(dtype)
+    request = dict(
+        platform=platform,
+        shape=shape,
+        axes=permutation,
+        dtype=dtype.name,
+        implementation=implementation,
+        reason=reason,
+    )
+    fields = dict(
+        canonical_shape=shape,
+        canonical_axes=permutation,
+        element_bytes=max(bits // 8, 1),
+        tile=0,
+        vector_width=0,
+        grid=0,
+        block=0,
+        bytes_moved=2 * -(-int(np.prod(shape, dtype=object)) * bits // 8),
+    )
+    if plan is not None:
+        fields.update({name: plan[name] for name in fields})
+    if implementation == "native":
+        return Plan(**request, **fields, kernel=plan["kernel"])
+    fields.update(tile=0, vector_width=0, grid=0, block=0)
+    if implementation == "identity":
+        fields["bytes_moved"] = 0
+        return Plan(**request, **fields, kernel="none")
+    return Plan(**request, **fields, kernel="transpose")

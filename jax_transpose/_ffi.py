@@ -1,0 +1,117 @@
+"""Loads the extension modules and registers their handlers with XLA."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import jax
+
+from jax_transpose import _cpu
+
+# The version changes with the meaning of the attributes, so that a saved program never reaches a
+# handler that would read it differently.
+TARGET = "jax_transpose_v1"
+
+_XLA_PLATFORM = {"cpu": "cpu", "cuda": "CUDA"}
+
+
+class Status(NamedTuple):
+    """Whether a platform's kernels can run here, and why (not). True where they can."""
+
+    available: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.available
+
+
+def _installed_ffi_version() -> tuple[int, int] | None:
+    """The FFI API version of the installed jaxlib, read from the header it ships."""
+    header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h")
+    try:
+        text = header.read_text()
+    except OSError:
+        return None
+    major, minor = (
+        re.search(rf"#define XLA_FFI_API_{part} (\d+)", text) for part in ("MAJOR", "MINOR")
+    )
+    return (int(major[1]), int(minor[1])) if major and minor else None
+
+
+def check_ffi_version(built: tuple[int, int], installed: tuple[int, int] | None) -> None:
+    """Raises ImportError where handlers built with FFI API `built` cannot run under `installed`.
+
+    XLA accepts handlers of its own version and older ones. Registering a newer one makes the whole
+    backend fail to start, so this is checked first.
+    """
+    if installed is None or (built[0] == installed[0] and built[1] <= installed[1]):
+        return
+    raise ImportError(
+        f"jax_transpose was built against XLA FFI API {built[0]}.{built[1]}, but the installed "
+        f"jaxlib {jax.lib.__version__} has {installed[0]}.{installed[1]}: install a newer jaxlib, "
+        "or rebuild jax_transpose in an environment with this one"
+    )
+
+
+def _register(module: ModuleType, platform: str) -> None:
+    check_ffi_version(module.ffi_api_version, _installed_ffi_version())
+    jax.ffi.register_ffi_target(TARGET, module.handler(), platform=_XLA_PLATFORM[platform])
+
+
+def _load_cuda() -> tuple[ModuleType | None, str]:
+    try:
+        from jax_transpose import _cuda
+    except ModuleNotFoundError:
+        return None, "built without CUDA (no CUDA compiler was found, or JAX_TRANSPOSE_CUDA=OFF)"
+    except ImportError as error:
+        return None, f"the CUDA module does not load: {error}"
+    _register(_cuda, "cuda")
+    return _cuda, ""
+
+
+_register(_cpu, "cpu")
+_cuda_module, _cuda_missing = _load_cuda()
+
+
+def has_module(platform: str) -> Status:
+    """Whether this build holds kernels for `platform`; asks no driver."""
+    if platform == "cpu":
+        return Status(True, "built in")
+    if platform == "cuda":
+        return Status(_cuda_module is not None, _cuda_missing or "built in")
+    return Status(False, f"platform {platform!r} has no kernels; allowed: 'cpu', 'cuda'")
+
+
+def status(platform: str) -> Status:
+    """Whether `platform`'s kernels can run on this machine, and why (not).
+
+    Args:
+      platform: "cpu" or "cuda".
+
+    Returns:
+      A `Status`, true where the kernels can run.
+
+    >>> bool(status("cpu"))
+    True
+    """
+    built = has_module(platform)
+    if platform != "cuda" or not built:
+        return built
+    count, error = _cuda_module.device_count()
+    if count == 0:
+        return Status(False, f"no CUDA device: {error or 'none is visible'}")
+    if not any(d.platform == "gpu" for d in _gpu_devices()):
+        return Status(
+            False, f"{count} CUDA device(s), but JAX has no GPU backend (is jax[cuda13] installed?)"
+        )
+    return Status(True, f"{count} CUDA device(s); kernels for {_cuda_module.architectures}")
+
+
+def _gpu_devices() -> list[jax.Device]:
+    try:
+        return jax.devices("gpu")
+    except RuntimeError:
+        return []

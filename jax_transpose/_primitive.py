@@ -1,0 +1,69 @@
+"""`transpose_p`: a primitive with every rule that `lax.transpose_p` has."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import numpy as np
+from jax import lax
+from jax.interpreters import ad, batching, mlir
+
+from jax_transpose import _compat
+from jax_transpose._decide import PLATFORMS, decide
+from jax_transpose._dtypes import element_bits
+from jax_transpose._ffi import TARGET
+
+
+def _abstract_eval(x, *, permutation, kernel, tile):
+    # JAX's own rule knows this version's shardings, varying axes and weak types.
+    return lax.transpose_p.abstract_eval(x, permutation=permutation)[0]
+
+
+def _transpose_rule(cotangent, x, *, permutation, kernel, tile):
+    if type(cotangent) is ad.Zero:
+        return [ad.Zero(x.aval)]
+    inverse = tuple(int(axis) for axis in np.argsort(permutation))
+    return [transpose_p.bind(cotangent, permutation=inverse, kernel=kernel, tile=tile)]
+
+
+def _batching_rule(args, dims, *, permutation, kernel, tile):
+    (x,), (batch,) = args, dims
+    rest = (axis + (axis >= batch) for axis in permutation)
+    return transpose_p.bind(x, permutation=(batch, *rest), kernel=kernel, tile=tile), 0
+
+
+def _lower_to_xla(ctx, x, *, permutation):
+    rule = mlir.lower_fun(partial(lax.transpose, permutation=permutation), multiple_results=False)
+    return rule(ctx, x)
+
+
+def _lower(ctx, x, *, permutation, kernel, tile, platform):
+    (aval,) = ctx.avals_in
+    if not _compat.runs_on_one_device(ctx):
+        return _lower_to_xla(ctx, x, permutation=permutation)
+    if all(isinstance(extent, int) for extent in aval.shape):
+        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile).implementation
+        if choice == "identity":
+            return [x]
+        if choice == "xla":
+            return _lower_to_xla(ctx, x, permutation=permutation)
+    call = jax.ffi.ffi_lowering(TARGET)
+    return call(
+        ctx,
+        x,
+        permutation=np.array(permutation, np.int64),
+        element_bits=np.int64(element_bits(aval.dtype)),
+        kernel=kernel,
+        tile=np.int64(tile),
+    )
+
+
+transpose_p = _compat.eager_primitive("jax_transpose")
+transpose_p.def_abstract_eval(_abstract_eval)
+ad.deflinear2(transpose_p, _transpose_rule)
+batching.primitive_batchers[transpose_p] = _batching_rule
+_compat.define_jet(transpose_p)
+mlir.register_lowering(transpose_p, partial(_lower, platform="other"))
+for _platform in PLATFORMS:
+    mlir.register_lowering(transpose_p, partial(_lower, platform=_platform), platform=_platform)

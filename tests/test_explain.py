@@ -1,0 +1,169 @@
+"""explain(), kernels(), status() and the command `python -m jax_transpose`."""
+
+import dataclasses
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jax_transpose as jt
+
+CALL = "custom_call @jax_transpose_v1"
+PLATFORMS = pytest.mark.parametrize("platform", ["cpu", "cuda"])
+
+
+@PLATFORMS
+def test_a_plan_tells_everything(platform):
+    plan = jt.explain((4096, 2048), (1, 0), "float32", platform, kernel="native")
+    assert dataclasses.is_dataclass(plan)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.kernel = "naive"
+    assert (plan.platform, plan.shape, plan.axes) == (platform, (4096, 2048), (1, 0))
+    assert np.dtype(plan.dtype) == np.float32
+    assert plan.canonical_shape == (4096, 2048) and plan.canonical_axes == (1, 0)
+    assert plan.element_bytes == 4
+    assert plan.implementation == "native" and plan.kernel in jt.kernels(platform)
+    assert plan.bytes_moved == 2 * 4096 * 2048 * 4
+    assert plan.reason
+    text = str(plan)
+    for word in ("4096", "2048", "float32", platform, plan.kernel, plan.reason.split()[0]):
+        assert word in text, text
+    assert len(text.splitlines()) > 5
+
+
+@pytest.mark.parametrize("kind", jt.kernels("cuda"))
+def test_launch_sizes_of_cuda_kinds(kind):
+    plan = jt.explain((4096, 4096), (1, 0), "float32", "cuda", kernel=kind)
+    assert plan.kernel == kind and plan.implementation == "native"
+    assert plan.grid >= 1 and 32 <= plan.block <= 1024
+    assert plan.vector_width in (1, 2, 4, 8, 16)
+
+
+def test_the_vectorized_kind_is_chosen_for_large_aligned_matrices():
+    plan = jt.explain((8192, 8192), (1, 0), "float32", "cuda")
+    assert plan.implementation == "native"
+    assert plan.vector_width == 16
+
+
+@pytest.mark.parametrize("tile", [8, 16, 32, 64])
+@pytest.mark.parametrize("kind", ["tiled_unpadded", "tiled"])
+def test_a_tile_asked_for_is_the_tile_planned(kind, tile):
+    plan = jt.explain((1000, 1000), (1, 0), "float32", "cuda", kernel=kind, tile=tile)
+    assert plan.tile == tile
+    assert plan.grid >= (1000 // tile) ** 2
+
+
+@PLATFORMS
+def test_small_arrays_go_to_xla_and_say_so(platform):
+    small = jt.explain((64, 64), (1, 0), "float32", platform)
+    assert small.implementation == "xla"
+    assert any(word in small.reason for word in ("crossover", "small", "below")), small.reason
+    assert jt.explain((64, 64), (1, 0), "float32", platform, kernel="native").kernel
+
+
+@PLATFORMS
+def test_identity_and_xla(platform):
+    for shape, axes in [((5, 6), (0, 1)), ((7,), None), ((), None)]:
+        plan = jt.explain(shape, axes, "float32", platform, kernel="native")
+        assert plan.implementation == "identity"
+    plan = jt.explain((5, 6), (1, 0), "float32", platform, kernel="xla")
+    assert plan.implementation == "xla" and plan.reason
+    assert jt.explain((0, 6), (1, 0), "float32", platform).bytes_moved == 0
+
+
+@PLATFORMS
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+def test_sub_byte_types_say_why_they_go_to_xla(platform, name):
+    plan = jt.explain((4096, 4096), (1, 0), name, platform)
+    assert plan.implementation == "xla"
+    assert name in plan.reason
+    with pytest.raises(TypeError, match=name):
+        jt.explain((4096, 4096), (1, 0), name, platform, kernel="native")
+
+
+@pytest.mark.parametrize("platform", ["tpu", "rocm"])
+def test_platforms_without_kernels(platform):
+    plan = jt.explain((4096, 4096), (1, 0), "float32", platform)
+    assert plan.implementation == "xla" and platform in plan.reason
+    with pytest.raises(ValueError, match=platform):
+        jt.explain((4096, 4096), (1, 0), "float32", platform, kernel="native")
+
+
+def test_explain_takes_arrays():
+    for x in (jnp.ones((3, 4), jnp.bfloat16), np.ones((3, 4), jnp.bfloat16)):
+        plan = jt.explain(x, platform="cpu")
+        assert plan.shape == (3, 4) and plan.axes == (1, 0)
+        assert np.dtype(plan.dtype) == jnp.bfloat16
+    struct = jax.ShapeDtypeStruct((2, 3, 4), np.float16)
+    assert jt.explain(struct, (-1, 0, 1), platform="cpu").axes == (2, 0, 1)
+    assert jt.explain(jnp.ones((3, 4))).platform == "cpu"
+
+
+def test_explain_checks_its_arguments():
+    with pytest.raises(ValueError, match=r"axes.*\(2, 3\)"):
+        jt.explain((2, 3), (0, 2), "float32", "cpu")
+    with pytest.raises(ValueError, match="kernel.*fastest"):
+        jt.explain((2, 3), (1, 0), "float32", "cpu", kernel="fastest")
+    with pytest.raises(ValueError, match="tile.*7"):
+        jt.explain((2, 3), (1, 0), "float32", "cpu", kernel="native", tile=7)
+    with pytest.raises(TypeError):
+        jt.explain((2, 3), (1, 0), "no such type", "cpu")
+
+
+@pytest.mark.parametrize("kernel", ["auto", "native", "xla", "naive"])
+@pytest.mark.parametrize(
+    "shape, axes",
+    [
+        ((8, 8), (1, 0)),
+        ((4096, 4096), (1, 0)),
+        ((64, 512, 8, 64), (0, 2, 1, 3)),
+        ((1, 9000, 1), (2, 1, 0)),
+        ((3, 4), (0, 1)),
+        ((1 << 22, 3), (1, 0)),
+    ],
+)
+def test_explain_agrees_with_the_lowering(platform_device, kernel, shape, axes):
+    plan = jt.explain(shape, axes, "float32", platform_device.name, kernel=kernel)
+    x = jax.ShapeDtypeStruct(shape, np.float32)
+    text = jax.jit(lambda x: jt.transpose(x, axes, kernel=kernel)).lower(x).as_text()
+    assert (CALL in text) == (plan.implementation == "native")
+
+
+def test_auto_decides_on_the_shape_after_vmap():
+    """A batch of small matrices is one large operand."""
+    auto = jax.jit(jax.vmap(jt.transpose))
+    small = jax.ShapeDtypeStruct((2, 8, 8), np.float32)
+    large = jax.ShapeDtypeStruct((1 << 12, 64, 64), np.float32)
+    for x in (small, large):
+        plan = jt.explain(x, (0, 2, 1), platform="cpu")
+        assert (CALL in auto.lower(x).as_text()) == (plan.implementation == "native")
+    assert CALL not in auto.lower(small).as_text()
+
+
+def test_status():
+    on = jt.status("cpu")
+    assert on and on.available is True
+    for platform in ("tpu", "rocm"):
+        off = jt.status(platform)
+        assert not off and off.available is False and off.reason
+
+
+def test_status_of_cuda_tells_why():
+    status = jt.status("cuda")
+    assert status.available or len(status.reason) > 10
+
+
+def test_command_line():
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "jax_transpose"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for word in (jt.__version__, jax.__version__, "cpu", "cuda", *jt.kernels("cpu")):
+        assert word in done.stdout, done.stdout
+    assert all(kind in done.stdout for kind in jt.kernels("cuda"))

@@ -1,0 +1,130 @@
+"""The plan's canonical form describes the same movement of bytes as the permutation.
+
+No program is compiled here, so many cases are cheap.
+"""
+
+import math
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+import jax_transpose as jt
+
+WIDTHS = {"uint8": 1, "bfloat16": 2, "float32": 4, "float64": 8, "complex128": 16}
+
+
+def plan_of(shape, axes, name="float32", platform="cpu", kernel="native"):
+    return jt.explain(shape, axes, name, platform, kernel=kernel)
+
+
+@st.composite
+def permutations(draw, max_rank=7, max_side=5):
+    rank = draw(st.integers(1, max_rank))
+    shape = tuple(draw(st.lists(st.integers(1, max_side), min_size=rank, max_size=rank)))
+    return shape, tuple(draw(st.permutations(range(rank))))
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@hypothesis.settings(max_examples=200)
+@hypothesis.given(case=permutations(), name=st.sampled_from(list(WIDTHS)))
+def test_the_canonical_form_moves_the_same_bytes(platform, case, name):
+    shape, axes = case
+    plan = plan_of(shape, axes, name, platform)
+    width, count = WIDTHS[name], math.prod(shape)
+    x = np.random.default_rng(0).integers(0, 256, (count, width), dtype=np.uint8)
+    want = x.view(f"V{width}").reshape(shape).transpose(axes).tobytes()
+    if plan.implementation == "identity":
+        assert x.tobytes() == want
+        return
+    assert plan.element_bytes % width == 0 and plan.element_bytes <= 16
+    assert math.prod(plan.canonical_shape) * plan.element_bytes == count * width
+    wide = x.reshape(-1).view(f"V{plan.element_bytes}").reshape(plan.canonical_shape)
+    assert wide.transpose(plan.canonical_axes).tobytes() == want
+
+
+@hypothesis.settings(max_examples=200)
+@hypothesis.given(case=permutations())
+def test_the_canonical_form_cannot_be_made_smaller(case):
+    plan = plan_of(*case)
+    if plan.implementation == "identity":
+        return
+    assert 1 not in plan.canonical_shape
+    axes = plan.canonical_axes
+    assert sorted(axes) == list(range(len(plan.canonical_shape)))
+    assert all(b != a + 1 for a, b in zip(axes, axes[1:], strict=False)), plan
+
+
+@pytest.mark.parametrize(
+    "shape, axes, canonical",
+    [
+        # Adjacent axes that stay adjacent are one axis.
+        ((10, 10, 10, 100, 10, 10, 10), (3, 0, 1, 2, 4, 5, 6), ((1000, 100, 1000), (1, 0, 2))),
+        ((2, 3, 4, 5), (2, 3, 0, 1), ((6, 20), (1, 0))),
+        # Axes of size 1 go by value, not by position.
+        ((2, 1, 3, 1, 4), (3, 2, 0, 4, 1), ((2, 3, 4), (1, 0, 2))),
+        ((5, 1, 7), (2, 1, 0), ((5, 7), (1, 0))),
+        ((2, 3, 4), (2, 1, 0), ((2, 3, 4), (2, 1, 0))),
+        ((2,) * 22, (*range(11, 22), *range(11)), ((2048, 2048), (1, 0))),
+    ],
+)
+def test_merging(shape, axes, canonical):
+    plan = plan_of(shape, axes, "complex128")  # 16 bytes wide: nothing to widen
+    assert (plan.canonical_shape, plan.canonical_axes) == canonical
+
+
+@pytest.mark.parametrize(
+    "shape, axes",
+    [
+        ((1, 1, 1), (2, 0, 1)),
+        ((1, 7, 1), (2, 1, 0)),
+        ((4, 1, 5), (0, 2, 1)),
+        ((), ()),
+        ((9,), (0,)),
+    ],
+)
+def test_what_only_moves_size_1_axes_is_the_identity(shape, axes):
+    assert plan_of(shape, axes).implementation == "identity"
+
+
+@pytest.mark.parametrize(
+    "name, kept, width",
+    [
+        ("uint8", 3, 1),
+        ("uint8", 2, 2),
+        ("uint8", 12, 4),
+        ("uint8", 64, 16),
+        ("bfloat16", 4, 8),
+        ("float32", 2, 8),
+        ("float32", 3, 4),
+        ("float64", 6, 16),
+        ("complex128", 5, 16),
+    ],
+)
+def test_a_kept_minor_run_is_moved_as_wider_elements(name, kept, width):
+    plan = plan_of((7, 5, kept), (1, 0, 2), name)
+    assert plan.element_bytes == width
+    run = kept * WIDTHS[name] // width
+    want = ((7, 5), (1, 0)) if run == 1 else ((7, 5, run), (1, 0, 2))
+    assert (plan.canonical_shape, plan.canonical_axes) == want
+
+
+def test_no_widening_across_a_moved_minor_axis():
+    assert plan_of((4, 8), (1, 0), "uint8").element_bytes == 1
+
+
+@pytest.mark.parametrize("kind", [k for k in jt.kernels("cuda") if k != "naive"])
+def test_grids_of_huge_operands_do_not_wrap(kind):
+    plan = plan_of((1 << 16, 1 << 16), (1, 0), "uint8", "cuda", kind)
+    assert plan.bytes_moved == 1 << 33
+    assert 1 <= plan.grid < 1 << 31
+    skinny = plan_of((1 << 31, 2), (1, 0), "uint8", "cuda", kind)
+    assert skinny.bytes_moved == 1 << 33
+    assert 1 <= skinny.grid < 1 << 31
+
+
+def test_the_plan_itself_lives_in_the_extension_module():
+    import jax_transpose._cpu
+
+    assert callable(jax_transpose._cpu.plan)

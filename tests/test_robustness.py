@@ -1,0 +1,194 @@
+"""Import orders, processes, threads, garbage collection and machines without a GPU."""
+
+import concurrent.futures
+import functools
+import gc
+import sys
+
+import jax
+import numpy as np
+import pytest
+from dtypes import assert_same_bits, small_values
+from scripts import run_python
+
+import jax_transpose as jt
+
+native = functools.partial(jt.transpose, kernel="native")
+
+IMPORT_ORDERS = {
+    "before the backend starts": """
+        import jax_transpose as jt
+        import jax
+        assert (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
+    """,
+    "after the backend started": """
+        import jax
+        jax.block_until_ready(jax.numpy.ones(3) + 1)
+        import jax_transpose as jt
+        assert (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
+    """,
+    "inside a traced function": """
+        import jax
+        @jax.jit
+        def f(x):
+            import jax_transpose
+            return jax_transpose.transpose(x, kernel="native") + 1
+        assert (np.asarray(f(X)) == X.T + 1).all()
+    """,
+    "reloaded": """
+        import importlib
+        import jax
+        import jax_transpose as jt
+        old = jax.jit(lambda x: jt.transpose(x, kernel="native"))
+        old(X)
+        jt = importlib.reload(jt)
+        importlib.reload(jt)
+        new = jax.jit(lambda x: jt.transpose(x, kernel="native") * 2)
+        assert (np.asarray(old(X)) == X.T).all()
+        assert (np.asarray(new(X)) == X.T * 2).all()
+        assert (np.asarray(jt.transpose(X[:3], kernel="native")) == X[:3].T).all()
+    """,
+    "from two threads at once": """
+        import threading
+        import jax
+        start, good = threading.Barrier(2), []
+        def work():
+            start.wait()
+            import jax_transpose as jt
+            good.append((np.asarray(jt.transpose(X, kernel="native")) == X.T).all())
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert good == [True, True]
+    """,
+    "deleted while its executable lives": """
+        import gc, sys
+        import jax
+        import jax_transpose as jt
+        x = jax.numpy.asarray(X)
+        f = jax.jit(lambda x: jt.transpose(x, kernel="native")).lower(x).compile()
+        f(x)
+        for name in [m for m in sys.modules if m.startswith("jax_transpose")]:
+            del sys.modules[name]
+        del jt
+        for _ in range(20):
+            gc.collect()
+            assert (np.asarray(f(x)) == X.T).all()
+    """,
+}
+
+
+@pytest.mark.parametrize("body", IMPORT_ORDERS.values(), ids=IMPORT_ORDERS)
+def test_import_orders(body):
+    run_python(body, JAX_PLATFORMS="cpu")
+
+
+@pytest.mark.parametrize(
+    "environment", [{"JAX_PLATFORMS": "cpu"}, {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": ""}]
+)
+def test_without_a_gpu_the_cpu_works_and_status_says_why(environment):
+    out = run_python(
+        """
+        import jax
+        import jax_transpose as jt
+        assert (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
+        assert not jt.status("cuda") and jt.status("cpu")
+        print(jt.status("cuda").reason)
+        """,
+        **environment,
+    )
+    assert len(out.strip()) > 10
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_forked_before_first_use():
+    run_python(
+        """
+        import os, signal
+        import jax_transpose as jt
+        child = os.fork()
+        if child == 0:
+            ok = (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
+            os._exit(0 if ok else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
+        """,
+        JAX_PLATFORMS="cpu",
+    )
+
+
+def test_spawned_workers(tmp_path):
+    (tmp_path / "worker.py").write_text(
+        "import numpy as np\n"
+        "def work(x):\n"
+        "    import jax_transpose as jt\n"
+        "    return np.asarray(jt.transpose(x, kernel='native'))\n"
+    )
+    run_python(
+        f"""
+        import multiprocessing, sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import jax_transpose as jt
+        import worker
+        worker.work(X)  # the parent's threads run by now
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            got = pool.map(worker.work, [X, X[1:]])
+        assert (got[0] == X.T).all() and (got[1] == X[1:].T).all()
+        """,
+        JAX_PLATFORMS="cpu",
+    )
+
+
+def test_sixteen_threads(platform_device):
+    xs = [small_values((64, 48 + i), "float32") + i for i in range(4)]
+    jitted = jax.jit(native)
+
+    def work(i):
+        host = xs[i % 4]
+        x = platform_device.put(host)
+        for f in (native, jitted) * 5:
+            assert_same_bits(f(x), host.T)
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(work, range(16)))
+
+
+def test_garbage_collection_between_calls(platform_device):
+    x = small_values((64, 48), "float32")
+    f, operand = jax.jit(native), platform_device.put(x)
+    for _ in range(8):
+        gc.collect()
+        assert_same_bits(f(operand), x.T)
+        assert_same_bits(native(operand), x.T)
+
+
+@pytest.mark.gpu
+def test_gpu_then_cpu_in_one_process(cuda, cpu):
+    x = small_values((8, 4), "float32")
+    f = jax.jit(native)
+    for target in (cuda, cpu, cuda):
+        for run in (native, f, jax.jit(lambda x: native(x) + 0)):
+            out = run(target.put(x))
+            assert out.devices() == {target.device}
+            assert_same_bits(out, x.T)
+
+
+@pytest.mark.gpu
+def test_two_gpus_from_two_threads():
+    """Per-device set-up must not be done once per process."""
+    devices = jax.devices("cuda")
+    if len(devices) < 2:
+        pytest.skip("one GPU only")
+    x = np.random.default_rng(0).random((1024, 1024))
+    f = jax.jit(lambda x: [jt.transpose(x, kernel=k) for k in jt.kernels("cuda")])
+
+    def work(device):
+        for _ in range(100):
+            for out in f(jax.device_put(x, device)):
+                assert_same_bits(out, np.asarray(x, out.dtype).T)
+        return True
+
+    assert work(devices[1]) and work(devices[0])
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(work, devices[:2]))
