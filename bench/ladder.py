@@ -19,7 +19,7 @@ from .cases import Case, dtype_name, element_bits
 
 SIZES = {"cpu": (1024, 2048), "gpu": (4096, 8192)}
 SWEEP_SIZE = {"cpu": 1024, "gpu": 4096}
-TILES = (8, 16, 32, 64)
+TILES = (8, 16, 32, 64, 128)
 CROSSOVER = {"cpu": (128, 256, 512, 1024, 2048), "gpu": (128, 256, 512, 1024, 2048, 4096)}
 NOISE = 0.05
 _ORDER = ("naive", "tiled_unpadded", "tiled", "vectorized", "async_copy", "blocked")
@@ -32,7 +32,7 @@ def rungs(platform: str) -> list[str]:
 
 
 def square(n: int, dtype: str) -> Case:
-    """The n×n transpose."""
+    """The nxn transpose."""
     return Case(f"{n}x{n}", (n, n), (1, 0), dtype)
 
 
@@ -236,25 +236,25 @@ def _claim(text: str, measured: str, holds: bool | None) -> dict:
 
 
 def _claim_speedup(result: dict) -> dict:
-    text = "optimised is ≈4× naive at 4096²"
+    text = "optimised is ≈4x naive at 4096²"
     for table in result["tables"]:
         kinds = ours(table["rows"])
         if table["size"] == 4096 and "naive" in kinds and len(kinds) > 1:
             best = max(kinds, key=kinds.get)
             ratio = kinds[best] / kinds["naive"]
-            return _claim(text, f"{ratio:.2f}× ({best}, {table['dtype']})", 3 <= ratio <= 5)
+            return _claim(text, f"{ratio:.2f}x ({best}, {table['dtype']})", 3 <= ratio <= 5)
     for table in result["tables"]:
         kinds = ours(table["rows"])
         if "naive" in kinds and len(kinds) > 1:
             best = max(kinds, key=kinds.get)
             size = table["size"]
-            measured = f"{kinds[best] / kinds['naive']:.2f}× ({best}) at {size}²; 4096² not run"
+            measured = f"{kinds[best] / kinds['naive']:.2f}x ({best}) at {size}²; 4096² not run"
             return _claim(text, measured, None)
     return _claim(text, "not measured", None)
 
 
 def _claim_conflicts(result: dict) -> dict:
-    text = "bank conflicts cost 20–30 %"
+    text = "bank conflicts cost 20-30 %"
     seen, holds = [], []
     for table in result["tables"]:
         with_pad, without = (speed(table["rows"], k) for k in ("tiled", "tiled_unpadded"))
@@ -269,7 +269,7 @@ def _claim_conflicts(result: dict) -> dict:
 
 
 def _claim_tile(result: dict) -> dict:
-    text = "a 32×32 tile is best"
+    text = "a 32x32 tile is best"
     sweep = result["sweep"]["rows"]
     best_tiles = {}
     for name, row in sweep.items():

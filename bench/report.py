@@ -102,8 +102,8 @@ def last_line(total: dict) -> str:
     >>> last_line({"cases": 2, "ok": 2, "wrong": [], "failed": [], "skipped": [],
     ...     "geomean": {"jnp": 1.2, "copy": 0.9, "peer": None},
     ...     "worst_five_over_jnp": [["b", 0.97]]})
-    '[bold green]2 of 2 cases byte-exact[/] · 1.20 × jnp.transpose, 0.90 × copy (geomean) · \
-slowest against jnp.transpose: b, 0.97 ×'
+    '[bold green]2 of 2 cases byte-exact[/] · 1.20 x jnp.transpose, 0.90 x copy (geomean) · \
+slowest against jnp.transpose: b, 0.97 x'
     """
     bad = total["wrong"] + total["failed"]
     colour = "bold red" if bad else "bold green"
@@ -115,12 +115,12 @@ slowest against jnp.transpose: b, 0.97 ×'
     if total["skipped"]:
         parts.append(f"skipped: {', '.join(total['skipped'])}")
     names = {"jnp": "jnp.transpose", "copy": "copy", "peer": "best peer"}
-    means = [f"{v:.2f} × {names[k]}" for k, v in total["geomean"].items() if v is not None]
+    means = [f"{v:.2f} x {names[k]}" for k, v in total["geomean"].items() if v is not None]
     if means:
         parts.append(f"{', '.join(means)} (geomean)")
     if total["worst_five_over_jnp"]:
         name, ratio = total["worst_five_over_jnp"][0]
-        parts.append(f"slowest against jnp.transpose: {name}, {ratio:.2f} ×")
+        parts.append(f"slowest against jnp.transpose: {name}, {ratio:.2f} x")
     return " · ".join(parts)
 
 
@@ -131,11 +131,11 @@ def shape_text(shape, axes) -> str:
     """A short form of a case; long ranks are cut.
 
     >>> shape_text([4, 5], [1, 0]), shape_text([2] * 26, list(range(26)))
-    ('4×5 (1 0)', '2×2×2×2×… rank 26')
+    ('4x5 (1 0)', '2x2x2x2x… rank 26')
     """
     if len(shape) > 7:
-        return "×".join(map(str, shape[:4])) + f"×… rank {len(shape)}"
-    return "×".join(map(str, shape)) + f" ({' '.join(map(str, axes))})"
+        return "x".join(map(str, shape[:4])) + f"x… rank {len(shape)}"
+    return "x".join(map(str, shape)) + f" ({' '.join(map(str, axes))})"
 
 
 def suite_table(records: list[dict], title: str) -> Table:
@@ -174,13 +174,13 @@ def suite_table(records: list[dict], title: str) -> Table:
 
 def _number(value: float | None) -> str:
     if value is None:
-        return "–"
+        return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _ratio(value: float | None) -> str:
     if value is None:
-        return "–"
+        return "-"
     colour = "green" if value >= 1.02 else "red" if value < 0.9 else "default"
     return f"[{colour}]{value:.2f}[/]"
 
@@ -203,20 +203,20 @@ def _titled(title: str, table: Table) -> Group:
 def _rung_table(data: dict) -> Group:
     rows = data["rows"]
     table = Table()
-    for column in ("rung", "µs", "GB/s", "× naive", "/ copy", "/ jnp", "bytes"):
+    for column in ("rung", "µs", "GB/s", "x naive", "/ copy", "/ jnp", "bytes"):
         table.add_column(column, justify="left" if column in ("rung", "bytes") else "right")
     for name, row in rows.items():
         if "skipped" in row:
-            table.add_row(name, *["–"] * 5, escape(row["skipped"][:60]))
+            table.add_row(name, *["-"] * 5, escape(row["skipped"][:60]))
             continue
         wrong = row.get("wrong_elements")
         mark = "" if wrong is None else "[bold red]WRONG[/]" if wrong else "[green]exact[/]"
         over = [
-            f"{row['gbs'] / rows[base]['gbs']:.2f}" if "gbs" in rows.get(base, {}) else "–"
+            f"{row['gbs'] / rows[base]['gbs']:.2f}" if "gbs" in rows.get(base, {}) else "-"
             for base in ("naive", "copy", "jnp.transpose")
         ]
         table.add_row(name, f"{row['us']:.1f}", _number(row["gbs"]), *over, mark)
-    return _titled(f"{data['size']}×{data['size']} {data['dtype']}", table)
+    return _titled(f"{data['size']}x{data['size']} {data['dtype']}", table)
 
 
 def _sweep_table(data: dict) -> Group:
@@ -230,7 +230,7 @@ def _sweep_table(data: dict) -> Group:
         table.add_row(
             kind, *(_number(data["rows"].get(f"{kind}/{tile}", {}).get("gbs")) for tile in tiles)
         )
-    return _titled(f"tile sweep, {data['size']}×{data['size']} {data['dtype']}, GB/s", table)
+    return _titled(f"tile sweep, {data['size']}x{data['size']} {data['dtype']}, GB/s", table)
 
 
 def _crossover_table(data: dict) -> Group:
@@ -340,6 +340,6 @@ def print_compare(console: Console, found: dict, path: str, threshold: float) ->
     for name, ratio in found["slower"]:
         console.print(f"  [bold red]REGRESSION {escape(name)}: {ratio:.3f} of the older speed[/]")
     for name, ratio in found["faster"]:
-        console.print(f"  [green]faster {escape(name)}: {ratio:.3f} ×[/]")
+        console.print(f"  [green]faster {escape(name)}: {ratio:.3f} x[/]")
     if found["compared"] and not found["slower"]:
         console.print(f"  [green]no case slower by more than {threshold:.0%}[/]")

@@ -48,8 +48,9 @@ def check_options(kernel, tile, shape: Sequence[int], permutation, dtype) -> int
             tile = operator.index(tile)
         except TypeError:
             raise TypeError(f"tile={tile!r}: allowed are None or an integer") from None
-        if tile <= 0:
-            raise ValueError(f"tile={tile}: allowed are None or a positive integer")
+        if tile not in _cpu.tile_sides:
+            sides = ", ".join(map(str, _cpu.tile_sides))
+            raise ValueError(f"tile={tile} for shape {tuple(shape)}: allowed are None, {sides}")
     if kernel not in ("auto", "xla") and element_bits(dtype) % 8:
         raise TypeError(sub_byte_message(kernel, dtype))
     if tile is None:
@@ -102,7 +103,8 @@ def transpose(x, axes=None, *, kernel: str = "auto", tile: int | None = None) ->
       kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
         (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
         XLA's transpose. Or a kind from `kernels`, for measuring and teaching.
-      tile: side of the tile in elements, for kinds that have one; None lets the plan choose.
+      tile: side of the tile in elements: 8, 16, 32, 64 or 128, for kinds that are compiled for it;
+        with "auto" and "native" a wish that other kinds ignore. None lets the plan choose.
 
     Returns:
       An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``. An identity

@@ -53,8 +53,8 @@ def decide(
     plan = None
     if platform in PLATFORMS and bits % 8 == 0 and kernel != "xla":
         plan = _cpu.plan(platform, shape, permutation, bits // 8, kernel, tile)
-    if permutation == tuple(range(len(permutation))):
-        return Decision("identity", "the permutation is the identity", plan)
+    if _keeps_order(shape, permutation):
+        return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
         return Decision("xla", "asked for by name", None)
 
@@ -72,6 +72,11 @@ def decide(
     if plan is None:
         raise TypeError(sub_byte_message(kernel, dtype))
     return Decision("native", plan["reason"], plan)
+
+
+def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
+    moved = [axis for axis in permutation if shape[axis] != 1]
+    return moved == sorted(moved)
 
 
 def sub_byte_message(kernel: str, dtype: np.dtype) -> str:

@@ -38,6 +38,12 @@ def _lower_to_xla(ctx, x, *, permutation):
     return rule(ctx, x)
 
 
+def _lower_to_reshape(ctx, x):
+    (result,) = ctx.avals_out
+    rule = mlir.lower_fun(partial(lax.reshape, new_sizes=result.shape), multiple_results=False)
+    return rule(ctx, x)
+
+
 def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,) = ctx.avals_in
     if not _compat.runs_on_one_device(ctx):
@@ -45,7 +51,7 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
     if all(isinstance(extent, int) for extent in aval.shape):
         choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile).implementation
         if choice == "identity":
-            return [x]
+            return _lower_to_reshape(ctx, x)
         if choice == "xla":
             return _lower_to_xla(ctx, x, permutation=permutation)
     call = jax.ffi.ffi_lowering(TARGET)

@@ -1,13 +1,18 @@
 // The Python module jax_transpose._cpu: the CPU handler as a capsule, and the plans of both
 // platforms for `explain` and for lowering.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "cpu/dispatch.h"
 #include "cpu/kernels.h"
 #include "ffi/arguments.h"
 
@@ -16,18 +21,25 @@ namespace {
 
 namespace nb = nanobind;
 
-ffi::Error Transpose(ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
+ffi::Error Transpose(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
                      ffi::Span<const int64_t> permutation, int64_t element_bits,
                      std::string_view kernel, int64_t tile) {
   Plan plan;
   ffi::Error error =
       PlanCall(Platform::kCpu, in, *out, permutation, element_bits, kernel, tile, &plan);
-  if (error.success()) Run(plan, in.untyped_data(), out->untyped_data());
+  if (error.failure()) return error;
+  Threads threads;
+  if (plan.permutation.bytes() >= kCpuThreadBytes) {
+    threads.count = pool.num_threads();
+    threads.schedule = [&pool](std::function<void()> task) { pool.Schedule(std::move(task)); };
+  }
+  Run(plan, in.untyped_data(), out->untyped_data(), threads);
   return error;
 }
 
 XLA_FFI_DEFINE_HANDLER(TransposeHandler, Transpose,
                        ffi::Ffi::Bind()
+                           .Ctx<ffi::ThreadPool>()
                            .Arg<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Attr<ffi::Span<const int64_t>>("permutation")
@@ -76,16 +88,49 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
     result["element_bytes"] = p.element_bytes;
     result["kernel"] = KindName(plan.kind);
     result["tile"] = plan.tile;
-    result["vector_width"] = plan.vector_bytes;
+    const bool cpu = request.platform == Platform::kCpu && plan.kind != Kind::kNaive;
+    result["vector_width"] = cpu ? Kernels().vector_bytes : plan.vector_bytes;
     result["grid"] = plan.blocks;
     result["block"] = plan.threads;
     result["bytes_moved"] = 2 * p.bytes();
     result["prefer_xla"] = prefer_xla;
-    result["reason"] = plan.reason;
+    result["isa"] = cpu ? Kernels().name : "";
+    result["reason"] = plan.reason + (cpu ? std::string(" (") + Kernels().name + ")" : "");
     result["auto_reason"] = reason;
     return result;
   }
   throw nb::value_error(error.c_str());
+}
+
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Runs a kernel on plain buffers with threads of its own, so that tests reach every instruction
+// set and thread count without compiling a program each.
+void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
+                  const std::vector<int64_t>& axes, int element_bytes, const std::string& kernel,
+                  int threads) {
+  Request request;
+  request.dims = shape.data();
+  request.axes = axes.data();
+  request.rank = static_cast<int64_t>(shape.size());
+  request.element_bytes = element_bytes;
+  request.pointer_alignment = PointerAlignment(in.data(), out.data());
+  Plan plan;
+  std::string error;
+  if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
+    throw nb::value_error("unknown kernel");
+  }
+  if (!MakePlan(request, &plan, &error)) throw nb::value_error(error.c_str());
+  if (plan.permutation.bytes() != static_cast<int64_t>(in.size()) || in.size() != out.size()) {
+    throw nb::value_error("buffers and shape differ in size");
+  }
+  std::vector<std::thread> helpers;
+  Threads pool{threads, [&](std::function<void()> task) { helpers.emplace_back(std::move(task)); }};
+  {
+    nb::gil_scoped_release unlocked;
+    Run(plan, in.data(), out.data(), pool);
+    for (std::thread& helper : helpers) helper.join();
+  }
 }
 
 }  // namespace
@@ -95,6 +140,14 @@ NB_MODULE(_cpu, m) {
   m.attr("ffi_api_version") = nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR);
   m.def("plan", &PlanAsDict, nb::arg("platform"), nb::arg("shape"), nb::arg("axes"),
         nb::arg("element_bytes"), nb::arg("kernel"), nb::arg("tile"));
+  m.def("isa", [] { return Kernels().name; });
+  m.def("isas", [] { return nb::tuple(nb::cast(IsaNames())); });
+  m.def("_run", &RunOnBuffers, nb::arg("input"), nb::arg("output"), nb::arg("shape"),
+        nb::arg("axes"), nb::arg("element_bytes"), nb::arg("kernel") = "native",
+        nb::arg("threads") = 1);
+  if (!IsaError().empty()) throw nb::import_error(IsaError().c_str());
+  m.attr("tile_sides") = nb::tuple(
+      nb::cast(std::vector<int>(std::begin(kTileSides), std::end(kTileSides))));
   m.def("kernels", [](const std::string& platform) {
     return nb::tuple(nb::cast(KindNames(ParsePlatform(platform))));
   });

@@ -7,6 +7,7 @@
 #include "cuda/launch.h"
 #include "cuda/naive.cuh"
 #include "cuda/rows.cuh"
+#include "cuda/shifted.cuh"
 #include "cuda/tiled.cuh"
 #include "cuda/vectorized.cuh"
 
@@ -24,10 +25,8 @@ TileGrid<Index> MakeTileGrid(const Plan& plan) {
   grid.in_col_stride = s.in[pair.col_dim];
   grid.out_row_stride = s.out[pair.row_dim];
   grid.out_col_stride = s.out[pair.col_dim];
-  const int64_t strip = plan.kind == Kind::kAsyncCopy ? kAsyncTilesPerBlock : 1;
-  const int64_t tile_rows = plan.tile * strip;
-  grid.row_tiles = Divider<Index>((p.extent[pair.row_dim] + tile_rows - 1) / tile_rows);
-  grid.col_tiles = Divider<Index>((p.extent[pair.col_dim] + plan.tile - 1) / plan.tile);
+  grid.row_tiles = Divider<Index>(plan.row_tiles);
+  grid.col_tiles = Divider<Index>(plan.col_tiles);
   grid.batch_rank = 0;
   for (int i = p.rank - 1; i >= 0; --i) {
     const int d = p.axes[i];
@@ -126,6 +125,12 @@ cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStrea
   if (plan.kind == Kind::kRows) {
     return LaunchKernel(RowsKernel<kBytes, Index>, plan, in, out, MakeRowGrid<Index>(plan), stream);
   }
+  if constexpr (kBytes <= 8) {
+    if (plan.kind == Kind::kShifted) {
+      return LaunchKernel(ShiftedKernel<kBytes, Index>, plan, in, out, MakeTileGrid<Index>(plan),
+                          stream);
+    }
+  }
   switch (plan.tile) {
     case 8:
       return LaunchTile<kBytes, 8, Index>(plan, in, out, stream);
@@ -144,9 +149,10 @@ cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStrea
 
 template <int kBytes>
 cudaError_t LaunchWidth(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
-  // Indices count threads of a partial last block too, so the 32-bit form stops short of 2^31.
-  constexpr int64_t kNarrowLimit = (int64_t{1} << 31) - (int64_t{1} << 16);
-  if (plan.permutation.elements() < kNarrowLimit) {
+  // Byte offsets are 32-bit too, and indices count the threads of a partial last block.
+  constexpr int64_t kSlack = int64_t{1} << 20;
+  const Permutation& p = plan.permutation;
+  if (p.elements() < (int64_t{1} << 31) - kSlack && p.bytes() < (int64_t{1} << 32) - kSlack) {
     return LaunchIndexed<kBytes, uint32_t>(plan, in, out, stream);
   }
   return LaunchIndexed<kBytes, uint64_t>(plan, in, out, stream);

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/cpu_blocks.h"
+#include "plan/cuda_plan.h"
+
 namespace jax_transpose {
 namespace {
 
@@ -19,74 +22,23 @@ constexpr KindInfo kKinds[] = {
     {Kind::kTiled, "tiled", false, true},
     {Kind::kVectorized, "vectorized", false, true},
     {Kind::kAsyncCopy, "async_copy", false, true},
+    {Kind::kShifted, "shifted", false, true},
     {Kind::kRows, "rows", true, true},
     {Kind::kBlocked, "blocked", true, false},
+    {Kind::kInterleave, "interleave", true, false},
+    {Kind::kTiny, "tiny", true, false},
 };
 
 bool Available(const KindInfo& info, Platform platform) {
   return platform == Platform::kCpu ? info.cpu : info.cuda;
 }
 
-// Tile sides a kind is compiled for, largest last; the default is `preferred`.
-struct TileChoice {
-  int sides[4];
-  int preferred;
-};
-
-TileChoice AllowedTiles(Kind kind, int element_bytes) {
-  switch (kind) {
-    case Kind::kTiledUnpadded:
-    case Kind::kTiled:
-      // 64 x 65 16-byte elements would not fit the 48 KiB that need no per-device opt-in.
-      if (element_bytes == 16) return {{8, 16, 32, 0}, 32};
-      return {{8, 16, 32, 64}, 32};
-    case Kind::kVectorized:
-      // Eight 16-byte chunks a row at least, so that the swizzle reaches every bank.
-      switch (element_bytes) {
-        case 1:
-          return {{128, 0, 0, 0}, 128};
-        case 2:
-          return {{64, 128, 0, 0}, 64};
-        case 4:
-          return {{32, 64, 0, 0}, 64};
-        case 8:
-          return {{16, 32, 64, 0}, 32};
-        default:
-          return {{8, 16, 32, 0}, 32};
-      }
-    case Kind::kAsyncCopy:
-      switch (element_bytes) {
-        case 1:
-          return {{128, 0, 0, 0}, 128};
-        case 2:
-          return {{64, 0, 0, 0}, 64};
-        case 4:
-          return {{32, 64, 0, 0}, 64};
-        case 8:
-          return {{16, 32, 0, 0}, 32};
-        default:
-          return {{8, 16, 32, 0}, 16};
-      }
-    default:
-      return {{0, 0, 0, 0}, 0};
-  }
+std::string PlatformName(Platform platform) {
+  return platform == Platform::kCpu ? "cpu" : "cuda";
 }
-
-bool RowsAligned(const Permutation& p, const TilePair& pair, int pointer_alignment) {
-  if (pointer_alignment < 16 || p.keeps_minor()) return false;
-  const Strides s = ComputeStrides(p);
-  for (int d = 0; d < p.rank; ++d) {
-    if (d != pair.col_dim && s.in[d] * p.element_bytes % 16 != 0) return false;
-    if (d != pair.row_dim && s.out[d] * p.element_bytes % 16 != 0) return false;
-  }
-  return p.extent[pair.col_dim] * p.element_bytes % 16 == 0 &&
-         p.extent[pair.row_dim] * p.element_bytes % 16 == 0;
-}
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
-  const TileChoice choice = AllowedTiles(plan->kind, plan->permutation.element_bytes);
+  const TileChoice choice = CudaTiles(plan->kind, plan->permutation.element_bytes);
   plan->tile = choice.preferred;
   if (request.tile == 0) return true;
   for (int side : choice.sides) {
@@ -95,6 +47,7 @@ bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
       return true;
     }
   }
+  if (request.kind == Kind::kAuto) return true;
   *error = "tile=" + std::to_string(request.tile) + " is not possible for kernel '" +
            KindName(plan->kind) + "' with " + std::to_string(plan->permutation.element_bytes) +
            "-byte elements; allowed: ";
@@ -111,6 +64,23 @@ bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
   return false;
 }
 
+void PickCpuKind(Plan* plan) {
+  const Permutation& p = plan->permutation;
+  const TilePair pair = TiledPair(p);
+  const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
+  const int64_t tile = CpuTile(p.element_bytes);
+  if (CpuInterleaves(p)) {
+    plan->kind = Kind::kInterleave;
+    plan->reason = "a side of a few adjacent elements: streams are interleaved or taken apart";
+  } else if (p.rank > 2 && rows <= tile && cols <= tile) {
+    plan->kind = Kind::kTiny;
+    plan->reason = "a batch of small matrices: each fits a tile";
+  } else {
+    plan->kind = Kind::kBlocked;
+    plan->reason = "minor dimensions are exchanged: cache-blocked tiles";
+  }
+}
+
 void PickKind(Platform platform, Plan* plan) {
   const Permutation& p = plan->permutation;
   if (p.keeps_minor()) {
@@ -118,57 +88,8 @@ void PickKind(Platform platform, Plan* plan) {
     plan->reason = "the minor dimension is kept: runs are copied whole";
     return;
   }
-  if (platform == Platform::kCpu) {
-    plan->kind = Kind::kBlocked;
-    plan->reason = "minor dimensions are exchanged: cache-blocked tiles";
-    return;
-  }
-  const TilePair pair = TiledPair(p);
-  const int64_t narrow = std::min(p.extent[pair.row_dim], p.extent[pair.col_dim]) * p.element_bytes;
-  if (narrow < 32) {
-    plan->kind = Kind::kNaive;
-    plan->reason = "one side is shorter than a 32-byte sector: a tile would be mostly empty";
-  } else {
-    plan->kind = Kind::kVectorized;
-    plan->reason = "minor dimensions are exchanged: tiles with 16-byte accesses";
-  }
-}
-
-void SizeCudaGrid(Plan* plan) {
-  const Permutation& p = plan->permutation;
-  const int width = p.element_bytes;
-  switch (plan->kind) {
-    case Kind::kNaive:
-      plan->vector_bytes = width;
-      plan->threads = 256;
-      plan->blocks = CeilDiv(p.elements(), plan->threads);
-      return;
-    case Kind::kRows:
-      plan->vector_bytes = width;
-      plan->threads = 256;
-      plan->blocks = CeilDiv(p.elements(), plan->threads * kRowsPerThread);
-      return;
-    default:
-      break;
-  }
-  const TilePair pair = TiledPair(p);
-  const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
-  const int64_t batch = p.elements() / (rows * cols);
-  const bool swizzled = plan->kind == Kind::kVectorized || plan->kind == Kind::kAsyncCopy;
-  if (swizzled && plan->aligned) {
-    plan->vector_bytes = 16;
-    plan->threads = SwizzledThreads(width, plan->tile);
-  } else {
-    plan->vector_bytes = width;
-    plan->threads = ScalarThreads(plan->tile);
-  }
-  if (plan->kind == Kind::kVectorized && !plan->aligned) {
-    // The guarded path is the padded scalar tile at its best side.
-    plan->tile = width == 16 ? 32 : 64;
-    plan->threads = ScalarThreads(plan->tile);
-  }
-  const int64_t strip = plan->kind == Kind::kAsyncCopy ? kAsyncTilesPerBlock : 1;
-  plan->blocks = CeilDiv(CeilDiv(rows, plan->tile), strip) * CeilDiv(cols, plan->tile) * batch;
+  if (platform == Platform::kCpu) return PickCpuKind(plan);
+  PickCudaKind(plan);
 }
 
 }  // namespace
@@ -230,7 +151,8 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
   plan->kind = request.kind;
   for (const KindInfo& info : kKinds) {
     if (info.kind == request.kind && !Available(info, request.platform)) {
-      *error = std::string("kernel '") + info.name + "' does not exist on this platform; allowed: ";
+      *error = std::string("kernel '") + info.name + "' does not exist on platform '" +
+               PlatformName(request.platform) + "'; allowed: ";
       const char* separator = "";
       for (const std::string& name : KindNames(request.platform)) {
         *error += separator + name;
@@ -250,6 +172,9 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
                                      : "the canonical form keeps the order: one copy";
     return true;
   }
+  if (request.platform == Platform::kCuda) {
+    plan->aligned = RowsAligned(p, request.pointer_alignment);
+  }
   if (request.kind == Kind::kAuto) {
     PickKind(request.platform, plan);
   } else {
@@ -257,17 +182,13 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
   }
   if (!ResolveTile(request, plan, error)) return false;
   if (request.platform == Platform::kCuda) {
-    plan->aligned = RowsAligned(p, TiledPair(p), request.pointer_alignment);
     SizeCudaGrid(plan);
   } else {
     plan->vector_bytes = p.element_bytes;
     plan->blocks = 1;
-    if (plan->kind == Kind::kBlocked) {
-      plan->tile = CpuTile(p.element_bytes);
-      const TilePair pair = TiledPair(p);
-      const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
-      plan->blocks =
-          CeilDiv(rows, plan->tile) * CeilDiv(cols, plan->tile) * (p.elements() / (rows * cols));
+    if (plan->kind != Kind::kNaive) {
+      if (plan->kind != Kind::kRows) plan->tile = CpuTile(p.element_bytes);
+      plan->blocks = MakeCpuBlocks(p, true).blocks;
     }
   }
   return true;

@@ -22,13 +22,19 @@ enum class Kind : uint8_t {
   kTiled,          // shared-memory tile with one column of padding
   kVectorized,     // 16-byte accesses, swizzled tile, sub-transpose in registers
   kAsyncCopy,      // cp.async pipeline into the swizzled tile
-  kBlocked,        // CPU: cache-blocked tiles
+  kShifted,        // rows of any alignment: whole words on line-aligned lanes
+  kBlocked,        // CPU: cache-blocked tiles, transposed in registers
+  kInterleave,     // CPU: a side of 2 to 8 elements, adjacent in memory
+  kTiny,           // CPU: a batch of matrices of a tile at most
 };
 
 const char* KindName(Kind kind);
 // False where `name` is no kind. "auto" and "native" both ask the plan to pick.
 bool ParseKind(const char* name, size_t size, Kind* kind);
 std::vector<std::string> KindNames(Platform platform);
+
+// Every side that some kind is compiled for.
+inline constexpr int kTileSides[] = {8, 16, 32, 64, 128};
 
 // Launch shape shared by the plan and the kernels.
 inline constexpr int kRowsPerThread = 4;
@@ -38,11 +44,27 @@ constexpr int SwizzledThreads(int element_bytes, int tile) {
   const int quarter = tile * tile * element_bytes / 16 / 4;  // four 16-byte chunks a thread
   return quarter < 32 ? 32 : quarter;
 }
-constexpr int CpuTile(int element_bytes) { return element_bytes >= 16 ? 8 : 64 / element_bytes; }
+// A shifted tile reads a window of each row from an 8-byte boundary on; its columns are fewer by
+// what may come before the row's first element, and for sub-word elements by the word that
+// completes a shift. Tiles of sub-word elements overlap by one word of rows.
+constexpr int ShiftedRows(int element_bytes) { return element_bytes < 4 ? 256 : 128; }
+constexpr int ShiftedWindow(int element_bytes) { return element_bytes < 4 ? 128 : 256; }
+constexpr int ShiftedSpareRows(int element_bytes) {
+  return element_bytes < 4 ? 4 / element_bytes : 0;
+}
+constexpr int ShiftedCols(int element_bytes) {
+  const int window = ShiftedWindow(element_bytes);
+  return element_bytes == 8   ? window / 8
+         : element_bytes == 4 ? window / 4 - 1
+                              : (window - 8) / element_bytes;
+}
+constexpr int CpuTile(int element_bytes) { return 64 / element_bytes; }
 
 // `auto` leaves arrays smaller than this to XLA; docs/tuning.md has the measurements.
 inline constexpr int64_t kCudaCrossoverBytes = int64_t{8} << 20;
 inline constexpr int64_t kCpuCrossoverBytes = int64_t{16} << 10;
+// The CPU wakes other threads for arrays at least this large.
+inline constexpr int64_t kCpuThreadBytes = int64_t{1} << 20;
 
 struct Request {
   Platform platform = Platform::kCpu;
@@ -51,7 +73,7 @@ struct Request {
   int64_t rank = 0;
   int element_bytes = 0;
   Kind kind = Kind::kAuto;
-  int tile = 0;                // 0: the plan picks
+  int tile = 0;                // 0: the plan picks; with kAuto a wish, for kinds that have it
   int pointer_alignment = 16;  // the largest power of two up to 16 that divides both addresses
 };
 
@@ -59,6 +81,7 @@ struct Plan {
   Permutation permutation;
   Kind kind = Kind::kCopy;
   int tile = 0;          // side of the tile in elements, 0 where the kind has none
+  int64_t row_tiles = 0, col_tiles = 0;  // tiles of one matrix, where the kind has tiles
   int vector_bytes = 0;  // bytes of one global-memory access
   bool aligned = false;  // every row of both arrays starts on a 16-byte boundary
   int threads = 0;       // threads a block (CUDA)

@@ -1,0 +1,152 @@
+// Times and checks plans without JAX: the edit-compile-measure loop of the CUDA kernels.
+//
+// Reads one case a line from standard input: name width kernel tile rank dims... axes...
+// and prints: name width kernel tile | kind tile blocks | GB/s, ratio to cudaMemcpy, wrong elements.
+// Times are medians of CUDA events; operands are random bytes; outputs are poisoned before the
+// checked run, and the check recomputes every element's address by itself.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cuda/launch.h"
+
+namespace {
+
+using jax_transpose::Plan;
+using jax_transpose::Request;
+
+void Check(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(code));
+  std::exit(1);
+}
+
+__global__ void Fill(uint64_t* words, size_t count) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
+       i += size_t{gridDim.x} * blockDim.x) {
+    uint64_t z = (i + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    words[i] = z ^ (z >> 31);
+  }
+}
+
+struct Shape {
+  int rank, width;
+  int64_t extent[64];     // of the output
+  int64_t in_stride[64];  // of the output's dimensions in the input
+};
+
+__global__ void CountWrong(const uint8_t* in, const uint8_t* out, Shape s, size_t elements,
+                           unsigned long long* wrong) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < elements;
+       i += size_t{gridDim.x} * blockDim.x) {
+    size_t rest = i, source = 0;
+    for (int d = s.rank - 1; d >= 0; --d) {
+      source += rest % s.extent[d] * s.in_stride[d];
+      rest /= s.extent[d];
+    }
+    bool same = true;
+    for (int b = 0; b < s.width; ++b) same = same && in[source * s.width + b] == out[i * s.width + b];
+    if (!same) atomicAdd(wrong, 1ull);
+  }
+}
+
+template <class Work>
+float MedianMs(int repeat, Work work) {
+  cudaEvent_t begin, end;
+  Check(cudaEventCreate(&begin), "event");
+  Check(cudaEventCreate(&end), "event");
+  work();
+  work();
+  std::vector<float> times(repeat);
+  for (float& time : times) {
+    Check(cudaEventRecord(begin), "record");
+    work();
+    Check(cudaEventRecord(end), "record");
+    Check(cudaEventSynchronize(end), "kernel");
+    Check(cudaEventElapsedTime(&time, begin, end), "elapsed");
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::sort(times.begin(), times.end());
+  return times[repeat / 2];
+}
+
+}  // namespace
+
+int main() {
+  std::string line;
+  uint8_t *in = nullptr, *out = nullptr;
+  size_t capacity = 0, copied = 0;
+  float copy_ms = 0;
+  unsigned long long* wrong;
+  Check(cudaMallocManaged(&wrong, sizeof(*wrong)), "allocate");
+  bool failed = false;
+  while (std::getline(std::cin, line)) {
+    std::istringstream text(line);
+    std::string name, kernel;
+    int width, tile, rank;
+    if (!(text >> name >> width >> kernel >> tile >> rank)) continue;
+    std::vector<int64_t> dims(rank), axes(rank);
+    for (int64_t& d : dims) text >> d;
+    for (int64_t& a : axes) text >> a;
+    int64_t elements = 1;
+    for (int64_t d : dims) elements *= d;
+    const size_t bytes = elements * width;
+
+    Request request;
+    request.platform = jax_transpose::Platform::kCuda;
+    request.dims = dims.data();
+    request.axes = axes.data();
+    request.rank = rank;
+    request.element_bytes = width;
+    request.tile = tile;
+    Plan plan;
+    std::string error;
+    if (!ParseKind(kernel.data(), kernel.size(), &request.kind) ||
+        !MakePlan(request, &plan, &error)) {
+      std::printf("%-20s %2d %-14s %3d | %s\n", name.c_str(), width, kernel.c_str(), tile,
+                  error.c_str());
+      continue;
+    }
+    if (bytes + 64 > capacity) {
+      cudaFree(in);
+      cudaFree(out);
+      capacity = bytes + 64;
+      Check(cudaMalloc(&in, capacity), "allocate");
+      Check(cudaMalloc(&out, capacity), "allocate");
+      Fill<<<1024, 256>>>(reinterpret_cast<uint64_t*>(in), capacity / 8);
+    }
+    if (copied != bytes) {
+      copy_ms = MedianMs(9, [&] { cudaMemcpyAsync(out, in, bytes, cudaMemcpyDeviceToDevice); });
+      copied = bytes;
+    }
+    Check(cudaMemset(out, 0xA5, bytes), "poison");
+    const float ms =
+        MedianMs(9, [&] { Check(jax_transpose::cuda::Launch(plan, in, out, nullptr), "launch"); });
+    Shape shape;
+    shape.rank = rank;
+    shape.width = width;
+    for (int i = 0; i < rank; ++i) {
+      shape.extent[i] = dims[axes[i]];
+      shape.in_stride[i] = 1;
+      for (int d = axes[i] + 1; d < rank; ++d) shape.in_stride[i] *= dims[d];
+    }
+    *wrong = 0;
+    CountWrong<<<2048, 256>>>(in, out, shape, elements, wrong);
+    Check(cudaDeviceSynchronize(), "check");
+    failed = failed || *wrong != 0;
+    std::printf("%-20s %2d %-14s %3d | %-12s %3d %8lld | %6.0f GB/s %.3f wrong=%llu\n",
+                name.c_str(), width, kernel.c_str(), tile, KindName(plan.kind), plan.tile,
+                static_cast<long long>(plan.blocks), 2e-6 * bytes / ms, copy_ms / ms, *wrong);
+    std::fflush(stdout);
+  }
+  return failed;
+}

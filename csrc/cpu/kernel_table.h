@@ -1,0 +1,67 @@
+// What one instruction set offers: the inner kernels, compiled once for each set.
+//
+// This header and those included by isa_kernels.cc define no inline function outside the
+// namespace of an instruction set, and use none of the standard library's: the linker keeps one
+// copy of such a function, which could be the one compiled for a newer processor than this one.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace jax_transpose::cpu {
+
+// Where a matrix starts, in bytes from the first one.
+struct Offset {
+  ptrdiff_t in, out;
+};
+
+// Matrices of rows x cols elements, to be transposed: `count` of them, a step apart, from each of
+// `starts` offsets. Element (r, c) of a matrix lies at
+// in + r * in_pitch + c * element and goes to out + c * out_pitch + r * element (in bytes), where
+// `element` is the kernel's width, or `run`.
+struct Planes {
+  const char* in;
+  char* out;
+  ptrdiff_t in_pitch, out_pitch;
+  int64_t rows, cols;
+  int64_t count;
+  Offset step;
+  int64_t starts;
+  const Offset* start;
+  int64_t run;  // bytes of one element, for `rows`
+};
+
+using PlanesKernel = void (*)(const Planes&);
+
+struct KernelTable {
+  const char* name;
+  int vector_bytes;
+  // By log2 of the element width. Streaming kernels bypass the cache and need outputs whose every
+  // row starts on a 64-byte boundary.
+  PlanesKernel tiles[5], tiles_streaming[5];
+  // One side of 2 to 8 elements, adjacent in memory: see Interleaves().
+  PlanesKernel interleave[5];
+  PlanesKernel rows, rows_streaming;
+  // Copies `bytes` with stores that bypass the cache, whatever the alignment.
+  void (*stream)(char* out, const char* in, size_t bytes);
+  // Orders streaming stores before whatever publishes that they are done.
+  void (*fence)();
+};
+
+#if defined(__x86_64__)
+namespace sse2 {
+extern const KernelTable kTable;
+}
+namespace avx2 {
+extern const KernelTable kTable;
+}
+namespace avx512 {
+extern const KernelTable kTable;
+}
+#else
+namespace generic {
+extern const KernelTable kTable;
+}
+#endif
+
+}  // namespace jax_transpose::cpu

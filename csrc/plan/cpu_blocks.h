@@ -1,0 +1,42 @@
+// How the CPU walks a permutation: blocks that fit a cache and keep long runs on both sides.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/permutation.h"
+
+namespace jax_transpose {
+
+// How a block's bytes reach the output.
+enum class Store : uint8_t {
+  kCached,     // plain stores
+  kStreaming,  // whole lines past the cache, straight from registers
+  kStaged,     // through a buffer that is then streamed: runs that do not start on a line
+};
+
+struct CpuBlocks {
+  struct Dim {
+    int64_t extent, block;  // in elements
+    int64_t in, out;        // strides in bytes
+  };
+  int64_t element = 0;  // bytes of what is moved whole: an element, or a kept minor run
+  int rank = 0;
+  Dim dim[kMaxRank];            // in the order of the walk, the outermost first
+  int order_out[kMaxRank];      // the same dims in output order, the outermost first
+  int row = 0, col = 0;         // dims that are innermost in the output and in the input
+  Store store = Store::kCached;
+  int64_t staged_bytes = 0;     // of the largest block, as kStaged lays it out
+  int64_t blocks = 0;
+};
+
+// `p` has rank >= 2. `out_aligned`: the output starts on a 64-byte boundary.
+CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned);
+
+// True where one side has 2 to 8 elements that are adjacent in memory, and the other side is long
+// and its runs follow each other.
+bool CpuInterleaves(const Permutation& p);
+
+// Outputs at least this large bypass the cache: see docs/tuning.md.
+inline constexpr int64_t kCpuStreamBytes = int64_t{4} << 20;
+
+}  // namespace jax_transpose

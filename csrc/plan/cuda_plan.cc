@@ -1,0 +1,119 @@
+#include "plan/cuda_plan.h"
+
+#include <algorithm>
+
+namespace jax_transpose {
+namespace {
+
+struct TileRow {
+  Kind kind;
+  int element_bytes;
+  TileChoice choice;
+};
+
+// Limits: 48 KiB of shared memory, which needs no per-device opt-in; and for swizzled tiles eight
+// 16-byte chunks a row, so that the swizzle reaches every bank.
+constexpr TileRow kTiles[] = {
+    {Kind::kTiledUnpadded, 1, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiledUnpadded, 2, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiledUnpadded, 4, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiledUnpadded, 8, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiledUnpadded, 16, {{8, 16, 32}, 32}},
+    {Kind::kTiled, 1, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiled, 2, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiled, 4, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiled, 8, {{8, 16, 32, 64}, 32}},
+    {Kind::kTiled, 16, {{8, 16, 32}, 32}},
+    {Kind::kVectorized, 1, {{128}, 128}},
+    {Kind::kVectorized, 2, {{64, 128}, 128}},
+    {Kind::kVectorized, 4, {{32, 64}, 64}},
+    {Kind::kVectorized, 8, {{16, 32, 64}, 32}},
+    {Kind::kVectorized, 16, {{8, 16, 32}, 32}},
+    {Kind::kAsyncCopy, 1, {{128}, 128}},
+    {Kind::kAsyncCopy, 2, {{64}, 64}},
+    {Kind::kAsyncCopy, 4, {{32, 64}, 64}},
+    {Kind::kAsyncCopy, 8, {{16, 32}, 32}},
+    {Kind::kAsyncCopy, 16, {{8, 16, 32}, 16}},
+};
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+TileChoice CudaTiles(Kind kind, int element_bytes) {
+  for (const TileRow& row : kTiles) {
+    if (row.kind == kind && row.element_bytes == element_bytes) return row.choice;
+  }
+  return {};
+}
+
+bool RowsAligned(const Permutation& p, int pointer_alignment) {
+  if (pointer_alignment < 16 || p.rank < 2 || p.keeps_minor()) return false;
+  const TilePair pair = TiledPair(p);
+  const Strides s = ComputeStrides(p);
+  for (int d = 0; d < p.rank; ++d) {
+    if (d != pair.col_dim && s.in[d] * p.element_bytes % 16 != 0) return false;
+    if (d != pair.row_dim && s.out[d] * p.element_bytes % 16 != 0) return false;
+  }
+  return p.extent[pair.col_dim] * p.element_bytes % 16 == 0 &&
+         p.extent[pair.row_dim] * p.element_bytes % 16 == 0;
+}
+
+void PickCudaKind(Plan* plan) {
+  const Permutation& p = plan->permutation;
+  const TilePair pair = TiledPair(p);
+  const int64_t narrow = std::min(p.extent[pair.row_dim], p.extent[pair.col_dim]) * p.element_bytes;
+  if (narrow < 32) {
+    plan->kind = Kind::kNaive;
+    plan->reason = "one side is shorter than a 32-byte sector: a tile would be mostly empty";
+  } else if (plan->aligned) {
+    plan->kind = Kind::kVectorized;
+    plan->reason = "minor dimensions are exchanged: tiles with 16-byte accesses";
+  } else {
+    plan->kind = Kind::kShifted;
+    plan->reason = "minor dimensions are exchanged and rows are not on 16-byte boundaries";
+  }
+}
+
+void SizeCudaGrid(Plan* plan) {
+  const Permutation& p = plan->permutation;
+  const int width = p.element_bytes;
+  if (plan->kind == Kind::kNaive || plan->kind == Kind::kRows) {
+    plan->vector_bytes = width;
+    plan->threads = 256;
+    plan->blocks =
+        CeilDiv(p.elements(), plan->threads * (plan->kind == Kind::kRows ? kRowsPerThread : 1));
+    return;
+  }
+  if (plan->kind == Kind::kShifted && (width == 16 || p.keeps_minor())) {
+    plan->kind = Kind::kVectorized;
+    plan->tile = CudaTiles(plan->kind, width).preferred;
+    plan->reason = "asked for 'shifted', but there are no rows of narrow elements to shift";
+  }
+  const TilePair pair = TiledPair(p);
+  const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
+  const int64_t batch = p.elements() / (rows * cols);
+  int row_step = plan->tile, col_step = plan->tile, extra_rows = 0;
+  if (plan->kind == Kind::kShifted) {
+    const int spare = ShiftedSpareRows(width);
+    plan->vector_bytes = 8;
+    plan->threads = 256;
+    row_step = ShiftedRows(width) - spare;
+    col_step = ShiftedCols(width);
+    extra_rows = spare == 0 ? 0 : spare - 1;  // a shifted tile may end that many rows early
+  } else if (plan->aligned && (plan->kind == Kind::kVectorized || plan->kind == Kind::kAsyncCopy)) {
+    plan->vector_bytes = 16;
+    plan->threads = SwizzledThreads(width, plan->tile);
+  } else {
+    plan->vector_bytes = width;
+    // The guarded path of `vectorized` is the padded scalar tile at its best side.
+    if (plan->kind == Kind::kVectorized) plan->tile = row_step = col_step = width == 16 ? 32 : 64;
+    plan->threads = ScalarThreads(plan->tile);
+  }
+  if (plan->kind == Kind::kAsyncCopy) row_step *= kAsyncTilesPerBlock;
+  plan->row_tiles = CeilDiv(rows + extra_rows, row_step);
+  plan->col_tiles = CeilDiv(cols, col_step);
+  plan->blocks = plan->row_tiles * plan->col_tiles * batch;
+}
+
+}  // namespace jax_transpose
