@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import os
 from collections.abc import Callable
 
 import jax
@@ -55,8 +53,6 @@ class Runner:
     def _run_group(self, cases: list[Case], done: Callable[[dict], None]) -> list[dict]:
         prepared = [self._prepare(case) for case in cases]
         programs = [program for item in prepared for program in item.programs.values()]
-        if self.platform != "cpu":
-            compile_all(programs)
         timings = timing.measure(programs, self.platform, self.repeat) if programs else {}
         for item in prepared:
             self._finish(item, timings)
@@ -147,13 +143,6 @@ class Runner:
             if peers.wrong_bytes(peer, out, ours):
                 item.record.setdefault("peer_errors", {})[peer.name] = "wrong bytes"
                 del item.programs[peer.name]
-
-
-def compile_all(programs: list[timing.Program]) -> None:
-    """Runs each once, several at a time: XLA's GPU compiler and autotuner take seconds a program."""
-    with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for done in [pool.submit(lambda p: p.wait(p.run(0)), program) for program in programs]:
-            done.result()
 
 
 def plan_of(case: Case, platform: str, kernel: str) -> dict:

@@ -105,9 +105,9 @@ def test_explain_takes_arrays():
 def test_explain_checks_its_arguments():
     with pytest.raises(ValueError, match=r"axes.*\(2, 3\)"):
         jt.explain((2, 3), (0, 2), "float32", "cpu")
-    with pytest.raises(ValueError, match="kernel.*fastest"):
+    with pytest.raises(ValueError, match=r"kernel.*fastest"):
         jt.explain((2, 3), (1, 0), "float32", "cpu", kernel="fastest")
-    with pytest.raises(ValueError, match="tile.*7"):
+    with pytest.raises(ValueError, match=r"tile.*7"):
         jt.explain((2, 3), (1, 0), "float32", "cpu", kernel="native", tile=7)
     with pytest.raises(TypeError):
         jt.explain((2, 3), (1, 0), "no such type", "cpu")

@@ -88,7 +88,8 @@ def compiled(shape, dtype, kind, side):
     try:
         return jt.explain(shape, (0, 2, 1), dtype, "cuda", kernel=kind, tile=side).tile > 0
     except ValueError as error:
-        assert "allowed" in str(error)
+        if "allowed" not in str(error):
+            raise
         return False
 
 
