@@ -97,9 +97,8 @@ cudaError_t LaunchTile(const Plan& plan, const void* in, void* out, cudaStream_t
       if (plan.kind == Kind::kVectorized) {
         return LaunchKernel(VectorizedKernel<kBytes, kTile, Index>, plan, in, out, grid, stream);
       }
-      if constexpr (kTile * kTile * kBytes <= 16 * 1024) {
-        return LaunchKernel(AsyncCopyKernel<kBytes, kTile, Index>, plan, in, out, grid, stream);
-      }
+      return LaunchKernel(AsyncCopyKernel<kBytes, kTile, AsyncCols(kBytes, kTile), Index>, plan, in,
+                          out, grid, stream);
     }
     return cudaErrorInvalidValue;
   }

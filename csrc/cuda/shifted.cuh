@@ -212,8 +212,9 @@ __global__ void __launch_bounds__(256, 5)
   const int64_t in_pitch = static_cast<int64_t>(grid.in_row_stride) * kBytes;
   const int64_t out_pitch = static_cast<int64_t>(grid.out_col_stride) * kBytes;
   in += static_cast<int64_t>(origin.in + origin.col) * kBytes;
-  out += (static_cast<int64_t>(origin.out) + static_cast<int64_t>(origin.col) * grid.out_col_stride +
-          row0) * kBytes;
+  out += (static_cast<int64_t>(origin.out) +
+          static_cast<int64_t>(origin.col) * grid.out_col_stride + row0) *
+         kBytes;
 
   LoadShifted<Tile>(tile, in, row0, rows, in_pitch, cols * kBytes);
   __syncthreads();

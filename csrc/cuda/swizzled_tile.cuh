@@ -8,18 +8,19 @@
 
 namespace jax_transpose::cuda {
 
-template <int kBytes, int kTile>
+template <int kBytes, int kRows, int kCols>
 struct SwizzledTile {
-  static constexpr int kGroup = 16 / kBytes;             // rows a group, elements a chunk
-  static constexpr int kChunks = kTile / kGroup;         // chunks a row, groups a tile
+  static constexpr int kGroup = 16 / kBytes;      // rows a group, elements a chunk
+  static constexpr int kChunks = kCols / kGroup;  // chunks a row
+  static constexpr int kRowGroups = kRows / kGroup;
   static constexpr int kWord = kBytes < 4 ? 4 : kBytes;  // bytes read at once down a column
   static constexpr int kWordsPerChunk = 16 / kWord;
   static constexpr int kColsPerWord = kWord / kBytes;
-  static constexpr int kThreads = SwizzledThreads(kBytes, kTile);
-  static constexpr int kVectors = kTile * kChunks;  // 16-byte vectors a tile
+  static constexpr int kThreads = SwizzledThreads(kBytes, kRows, kCols);
+  static constexpr int kVectors = kRows * kChunks;  // 16-byte vectors a tile
   static constexpr int kLoads = kVectors / kThreads;
-  static constexpr int kColumnSteps = kChunks * kChunks * kWordsPerChunk / kThreads;
-  static_assert(kChunks >= 8, "the swizzle needs eight chunks a row");
+  static constexpr int kColumnSteps = kRowGroups * kChunks * kWordsPerChunk / kThreads;
+  static_assert(kChunks >= 8 && kRowGroups >= 8, "the swizzle needs eight chunks and groups");
   static_assert(kLoads * kThreads == kVectors && kColumnSteps >= 1, "uneven split");
 
   uint4 chunk[kVectors];
@@ -92,11 +93,12 @@ struct SubTranspose<16> {
   }
 };
 
-template <int kBytes, int kTile>
+template <int kBytes, int kRows, int kCols>
 template <class Index>
-__device__ __forceinline__ void SwizzledTile<kBytes, kTile>::Store(uint8_t* out,
-                                                                   Index out_col_stride, Index rows,
-                                                                   Index cols) const {
+__device__ __forceinline__ void SwizzledTile<kBytes, kRows, kCols>::Store(uint8_t* out,
+                                                                          Index out_col_stride,
+                                                                          Index rows,
+                                                                          Index cols) const {
   using Word = Element<kWord>;
   const Word* words = reinterpret_cast<const Word*>(chunk);
 #pragma unroll
@@ -107,8 +109,8 @@ __device__ __forceinline__ void SwizzledTile<kBytes, kTile>::Store(uint8_t* out,
     item /= 8;
     const int word = item % kWordsPerChunk;
     item /= kWordsPerChunk;
-    const int group = group_low + item % (kChunks / 8) * 8;
-    const int k = item / (kChunks / 8);
+    const int group = group_low + item % (kRowGroups / 8) * 8;
+    const int k = item / (kRowGroups / 8);
 
     Word v[kGroup];
 #pragma unroll

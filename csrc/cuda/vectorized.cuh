@@ -7,10 +7,10 @@
 namespace jax_transpose::cuda {
 
 template <int kBytes, int kTile, class Index>
-__global__ void __launch_bounds__(SwizzledThreads(kBytes, kTile))
+__global__ void __launch_bounds__(SwizzledTile<kBytes, kTile, kTile>::kThreads)
     VectorizedKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out,
                      TileGrid<Index> grid, uint64_t first_block) {
-  using Tile = SwizzledTile<kBytes, kTile>;
+  using Tile = SwizzledTile<kBytes, kTile, kTile>;
   __shared__ Tile tile;
 
   const TileOrigin<Index> origin = LocateTile(grid, BlockNumber<Index>(first_block), kTile, kTile);

@@ -30,9 +30,9 @@ constexpr TileRow kTiles[] = {
     {Kind::kVectorized, 8, {{16, 32, 64}, 32}},
     {Kind::kVectorized, 16, {{8, 16, 32}, 32}},
     {Kind::kAsyncCopy, 1, {{128}, 128}},
-    {Kind::kAsyncCopy, 2, {{64}, 64}},
+    {Kind::kAsyncCopy, 2, {{64, 128}, 128}},
     {Kind::kAsyncCopy, 4, {{32, 64}, 64}},
-    {Kind::kAsyncCopy, 8, {{16, 32}, 32}},
+    {Kind::kAsyncCopy, 8, {{16, 32, 64}, 32}},
     {Kind::kAsyncCopy, 16, {{8, 16, 32}, 16}},
 };
 
@@ -67,8 +67,8 @@ void PickCudaKind(Plan* plan) {
     plan->kind = Kind::kNaive;
     plan->reason = "one side is shorter than a 32-byte sector: a tile would be mostly empty";
   } else if (plan->aligned) {
-    plan->kind = Kind::kVectorized;
-    plan->reason = "minor dimensions are exchanged: tiles with 16-byte accesses";
+    plan->kind = Kind::kAsyncCopy;
+    plan->reason = "minor dimensions are exchanged: asynchronous 16-byte copies into tiles";
   } else {
     plan->kind = Kind::kShifted;
     plan->reason = "minor dimensions are exchanged and rows are not on 16-byte boundaries";
@@ -103,14 +103,16 @@ void SizeCudaGrid(Plan* plan) {
     extra_rows = spare == 0 ? 0 : spare - 1;  // a shifted tile may end that many rows early
   } else if (plan->aligned && (plan->kind == Kind::kVectorized || plan->kind == Kind::kAsyncCopy)) {
     plan->vector_bytes = 16;
-    plan->threads = SwizzledThreads(width, plan->tile);
+    if (plan->kind == Kind::kAsyncCopy) col_step = AsyncCols(width, plan->tile);
+    plan->threads = SwizzledThreads(width, plan->tile, col_step);
   } else {
     plan->vector_bytes = width;
     // The guarded path of `vectorized` is the padded scalar tile at its best side.
     if (plan->kind == Kind::kVectorized) plan->tile = row_step = col_step = width == 16 ? 32 : 64;
+    // A guarded asynchronous tile is padded and must fit 48 KiB.
+    if (plan->kind == Kind::kAsyncCopy) row_step = col_step = plan->tile = std::min(plan->tile, 64);
     plan->threads = ScalarThreads(plan->tile);
   }
-  if (plan->kind == Kind::kAsyncCopy) row_step *= kAsyncTilesPerBlock;
   plan->row_tiles = CeilDiv(rows + extra_rows, row_step);
   plan->col_tiles = CeilDiv(cols, col_step);
   plan->blocks = plan->row_tiles * plan->col_tiles * batch;

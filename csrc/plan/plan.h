@@ -38,11 +38,14 @@ inline constexpr int kTileSides[] = {8, 16, 32, 64, 128};
 
 // Launch shape shared by the plan and the kernels.
 inline constexpr int kRowsPerThread = 4;
-inline constexpr int kAsyncTilesPerBlock = 4;
 constexpr int ScalarThreads(int tile) { return tile <= 8 ? 64 : 256; }
-constexpr int SwizzledThreads(int element_bytes, int tile) {
-  const int quarter = tile * tile * element_bytes / 16 / 4;  // four 16-byte chunks a thread
+constexpr int SwizzledThreads(int element_bytes, int rows, int cols) {
+  const int quarter = rows * cols * element_bytes / 16 / 4;  // four 16-byte chunks a thread
   return quarter < 32 ? 32 : quarter;
+}
+// Bytes are read in runs of twice the tile's side: 256, as for the other widths.
+constexpr int AsyncCols(int element_bytes, int tile) {
+  return element_bytes == 1 ? 2 * tile : tile;
 }
 // A shifted tile reads a window of each row from an 8-byte boundary on; its columns are fewer by
 // what may come before the row's first element, and for sub-word elements by the word that
@@ -80,12 +83,12 @@ struct Request {
 struct Plan {
   Permutation permutation;
   Kind kind = Kind::kCopy;
-  int tile = 0;          // side of the tile in elements, 0 where the kind has none
+  int tile = 0;                          // side of the tile in elements, 0 where the kind has none
   int64_t row_tiles = 0, col_tiles = 0;  // tiles of one matrix, where the kind has tiles
-  int vector_bytes = 0;  // bytes of one global-memory access
-  bool aligned = false;  // every row of both arrays starts on a 16-byte boundary
-  int threads = 0;       // threads a block (CUDA)
-  int64_t blocks = 0;    // blocks of the grid (CUDA) or tiles (CPU)
+  int vector_bytes = 0;                  // bytes of one global-memory access
+  bool aligned = false;                  // every row of both arrays starts on a 16-byte boundary
+  int threads = 0;                       // threads a block (CUDA)
+  int64_t blocks = 0;                    // blocks of the grid (CUDA) or tiles (CPU)
   const char* reason = "";
 };
 
