@@ -102,7 +102,9 @@ def transpose(x, axes=None, *, kernel: str = "auto", tile: int | None = None) ->
       axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
       kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
         (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
-        XLA's transpose. Or a kind from `kernels`, for measuring and teaching.
+        XLA's transpose. "autotune": on a GPU, the kind and tile that measure fastest for this
+        permutation on this device, measured when a program is first compiled, and remembered.
+        Or a kind from `kernels`, for measuring and teaching.
       tile: side of the tile in elements: 8, 16, 32, 64 or 128, for kinds that are compiled for it;
         with "auto" and "native" a wish that other kinds ignore. None lets the plan choose.
 

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jax_transpose import _cpu
+from jax_transpose._autotune import tuned
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import has_module
 
 PLATFORMS = ("cpu", "cuda")
-MODES = ("auto", "native", "xla")
+MODES = ("auto", "native", "autotune", "xla")
 
 
 def kernels(platform: str) -> tuple[str, ...]:
@@ -33,11 +34,17 @@ def all_kernels() -> tuple[str, ...]:
 
 
 class Decision(NamedTuple):
-    """`implementation`: "identity", "native" or "xla"; `plan`: the C++ plan where there is one."""
+    """Who moves the bytes.
+
+    `implementation`: "identity", "native" or "xla". `plan`: the C++ plan where there is one.
+    `kernel`, `tile`: what the custom call is asked for, where it runs.
+    """
 
     implementation: str
     reason: str
     plan: Mapping[str, Any] | None
+    kernel: str = "auto"
+    tile: int = 0
 
 
 def decide(
@@ -52,7 +59,8 @@ def decide(
     bits = element_bits(dtype)
     plan = None
     if platform in PLATFORMS and bits % 8 == 0 and kernel != "xla":
-        plan = _cpu.plan(platform, shape, permutation, bits // 8, kernel, tile)
+        asked = "native" if kernel == "autotune" else kernel
+        plan = _cpu.plan(platform, shape, permutation, bits // 8, asked, tile)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
@@ -66,12 +74,19 @@ def decide(
             return Decision("xla", f"{dtype} is packed below a byte: left to XLA", None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
-        return Decision("native", plan["reason"], plan)
     if not built:
         raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
     if plan is None:
         raise TypeError(sub_byte_message(kernel, dtype))
-    return Decision("native", plan["reason"], plan)
+    if kernel in ("auto", "autotune"):
+        choice = tuned(platform, plan) if tile == 0 else None
+        if choice is not None:
+            kernel, tile = choice.kernel, choice.tile
+            plan = _cpu.plan(platform, shape, permutation, bits // 8, kernel, tile)
+            reason = f"measured fastest on this device: {choice.microseconds:.1f} µs"
+            return Decision("native", reason, plan, kernel, tile)
+        kernel = "auto"
+    return Decision("native", plan["reason"], plan, kernel, tile)
 
 
 def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:

@@ -134,7 +134,8 @@ def explain(
         shape, dtype = data.shape, data.dtype
     dtype = np.dtype(dtype)
     tile = check_options(kernel, tile, shape, permutation, dtype)
-    implementation, reason, plan = decide(platform, shape, permutation, dtype, kernel, tile)
+    choice = decide(platform, shape, permutation, dtype, kernel, tile)
+    implementation, plan = choice.implementation, choice.plan
     bits = element_bits(dtype)
     request = dict(
         platform=platform,
@@ -142,7 +143,7 @@ def explain(
         axes=permutation,
         dtype=dtype.name,
         implementation=implementation,
-        reason=reason,
+        reason=choice.reason,
     )
     fields = dict(
         canonical_shape=shape,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from types import ModuleType
@@ -63,7 +64,7 @@ def _register(module: ModuleType, platform: str) -> None:
 
 def _load_cuda() -> tuple[ModuleType | None, str]:
     try:
-        from jax_transpose import _cuda
+        _cuda = importlib.import_module("jax_transpose._cuda")
     except ModuleNotFoundError:
         return None, "built without CUDA (no CUDA compiler was found, or JAX_TRANSPOSE_CUDA=OFF)"
     except ImportError as error:
@@ -103,15 +104,21 @@ def status(platform: str) -> Status:
     count, error = _cuda_module.device_count()
     if count == 0:
         return Status(False, f"no CUDA device: {error or 'none is visible'}")
-    if not any(d.platform == "gpu" for d in _gpu_devices()):
+    if not any(d.platform == "gpu" for d in gpu_devices()):
         return Status(
             False, f"{count} CUDA device(s), but JAX has no GPU backend (is jax[cuda13] installed?)"
         )
     return Status(True, f"{count} CUDA device(s); kernels for {_cuda_module.architectures}")
 
 
-def _gpu_devices() -> list[jax.Device]:
+def gpu_devices() -> list[jax.Device]:
+    """JAX's GPUs; none where it has no GPU backend."""
     try:
         return jax.devices("gpu")
     except RuntimeError:
         return []
+
+
+def measure(shape, permutation, element_bytes: int, candidates) -> list[float]:
+    """Microseconds of each (kernel, tile) on the default CUDA device; RuntimeError as CUDA says."""
+    return _cuda_module.measure(shape, permutation, element_bytes, candidates)

@@ -10,6 +10,7 @@ from jax import lax
 from jax.interpreters import ad, batching, mlir
 
 from jax_transpose import _compat
+from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
@@ -49,11 +50,14 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
     if not _compat.runs_on_one_device(ctx):
         return _lower_to_xla(ctx, x, permutation=permutation)
     if all(isinstance(extent, int) for extent in aval.shape):
-        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile).implementation
-        if choice == "identity":
+        if kernel == "autotune":
+            autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
+        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile)
+        if choice.implementation == "identity":
             return _lower_to_reshape(ctx, x)
-        if choice == "xla":
+        if choice.implementation == "xla":
             return _lower_to_xla(ctx, x, permutation=permutation)
+        kernel, tile = choice.kernel, choice.tile
     call = jax.ffi.ffi_lowering(TARGET)
     return call(
         ctx,

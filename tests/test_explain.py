@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from built import needs_cuda_module, planned_platforms
+from scripts import run_python
 
 import jax_transpose as jt
 
 CALL = "custom_call @jax_transpose_v1"
-PLATFORMS = pytest.mark.parametrize("platform", ["cpu", "cuda"])
 
 
-@PLATFORMS
+@planned_platforms
 def test_a_plan_tells_everything(platform):
     plan = jt.explain((4096, 2048), (1, 0), "float32", platform, kernel="native")
     assert dataclasses.is_dataclass(plan)
@@ -34,6 +35,7 @@ def test_a_plan_tells_everything(platform):
     assert len(text.splitlines()) > 5
 
 
+@needs_cuda_module
 @pytest.mark.parametrize("kind", jt.kernels("cuda"))
 def test_launch_sizes_of_cuda_kinds(kind):
     plan = jt.explain((4096, 4096), (1, 0), "float32", "cuda", kernel=kind)
@@ -42,12 +44,14 @@ def test_launch_sizes_of_cuda_kinds(kind):
     assert plan.vector_width in (1, 2, 4, 8, 16)
 
 
+@needs_cuda_module
 def test_the_vectorized_kind_is_chosen_for_large_aligned_matrices():
     plan = jt.explain((8192, 8192), (1, 0), "float32", "cuda")
     assert plan.implementation == "native"
     assert plan.vector_width == 16
 
 
+@needs_cuda_module
 @pytest.mark.parametrize("tile", [8, 16, 32, 64])
 @pytest.mark.parametrize("kind", ["tiled_unpadded", "tiled"])
 def test_a_tile_asked_for_is_the_tile_planned(kind, tile):
@@ -56,7 +60,7 @@ def test_a_tile_asked_for_is_the_tile_planned(kind, tile):
     assert plan.grid >= (1000 // tile) ** 2
 
 
-@PLATFORMS
+@planned_platforms
 def test_small_arrays_go_to_xla_and_say_so(platform):
     small = jt.explain((8, 8), (1, 0), "float32", platform)
     assert small.implementation == "xla"
@@ -64,7 +68,7 @@ def test_small_arrays_go_to_xla_and_say_so(platform):
     assert jt.explain((8, 8), (1, 0), "float32", platform, kernel="native").kernel
 
 
-@PLATFORMS
+@planned_platforms
 def test_identity_and_xla(platform):
     for shape, axes in [((5, 6), (0, 1)), ((7,), None), ((), None)]:
         plan = jt.explain(shape, axes, "float32", platform, kernel="native")
@@ -74,7 +78,7 @@ def test_identity_and_xla(platform):
     assert jt.explain((0, 6), (1, 0), "float32", platform).bytes_moved == 0
 
 
-@PLATFORMS
+@planned_platforms
 @pytest.mark.parametrize("name", ["int4", "uint4"])
 def test_sub_byte_types_say_why_they_go_to_xla(platform, name):
     plan = jt.explain((4096, 4096), (1, 0), name, platform)
@@ -154,6 +158,33 @@ def test_status():
 def test_status_of_cuda_tells_why():
     status = jt.status("cuda")
     assert status.available or len(status.reason) > 10
+
+
+def test_a_build_without_the_cuda_module_says_so():
+    run_python(
+        """
+        import sys
+        class Hide:  # as if the module had not been built
+            def find_spec(name, path=None, target=None):
+                if name == "jax_transpose._cuda":
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.meta_path.insert(0, Hide)
+        import jax_transpose as jt
+        status = jt.status("cuda")
+        assert not status and "built without CUDA" in status.reason, status
+        assert "vectorized" in jt.kernels("cuda")
+        plan = jt.explain((8192, 8192), (1, 0), "float32", "cuda")
+        assert plan.implementation == "xla" and status.reason in plan.reason, plan
+        try:
+            jt.explain((8192, 8192), (1, 0), "float32", "cuda", kernel="native")
+        except ValueError as error:
+            assert status.reason in str(error), error
+        else:
+            raise AssertionError("native must be an error")
+        assert (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
+        """,
+        JAX_PLATFORMS="cpu",
+    )
 
 
 def test_command_line():

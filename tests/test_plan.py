@@ -10,6 +10,7 @@ import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from built import needs_cuda_module, planned_platforms
 
 import jax_transpose as jt
 
@@ -27,7 +28,7 @@ def permutations(draw, max_rank=7, max_side=5):
     return shape, tuple(draw(st.permutations(range(rank))))
 
 
-@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@planned_platforms
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(case=permutations(), name=st.sampled_from(list(WIDTHS)))
 def test_the_canonical_form_moves_the_same_bytes(platform, case, name):
@@ -115,6 +116,7 @@ def test_no_widening_across_a_moved_minor_axis():
     assert plan_of((4, 8), (1, 0), "uint8").element_bytes == 1
 
 
+@needs_cuda_module
 @pytest.mark.parametrize("kind", [k for k in jt.kernels("cuda") if k != "naive"])
 def test_grids_of_huge_operands_do_not_wrap(kind):
     plan = plan_of((1 << 16, 1 << 16), (1, 0), "uint8", "cuda", kind)

@@ -133,6 +133,21 @@ void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
   }
 }
 
+nb::list CandidatesAsList(const std::vector<int64_t>& shape, const std::vector<int64_t>& axes,
+                          int element_bytes) {
+  Request request;
+  request.platform = Platform::kCuda;
+  request.dims = shape.data();
+  request.axes = axes.data();
+  request.rank = static_cast<int64_t>(shape.size());
+  request.element_bytes = element_bytes;
+  nb::list result;
+  for (const Plan& plan : CudaCandidates(request)) {
+    result.append(nb::make_tuple(KindName(plan.kind), plan.tile));
+  }
+  return result;
+}
+
 }  // namespace
 
 NB_MODULE(_cpu, m) {
@@ -146,8 +161,10 @@ NB_MODULE(_cpu, m) {
         nb::arg("axes"), nb::arg("element_bytes"), nb::arg("kernel") = "native",
         nb::arg("threads") = 1);
   if (!IsaError().empty()) throw nb::import_error(IsaError().c_str());
-  m.attr("tile_sides") = nb::tuple(
-      nb::cast(std::vector<int>(std::begin(kTileSides), std::end(kTileSides))));
+  m.attr("tile_sides") =
+      nb::tuple(nb::cast(std::vector<int>(std::begin(kTileSides), std::end(kTileSides))));
+  m.def("cuda_candidates", &CandidatesAsList, nb::arg("shape"), nb::arg("axes"),
+        nb::arg("element_bytes"));
   m.def("kernels", [](const std::string& platform) {
     return nb::tuple(nb::cast(KindNames(ParsePlatform(platform))));
   });

@@ -6,6 +6,10 @@
 
 namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
 
+#ifndef PF
+#define PF 512
+#endif
+constexpr int kPrefetch = PF;
 constexpr int kLine = 64;  // bytes of a cache line, and of a tile's side
 
 // move(in, out) for every matrix.
@@ -146,10 +150,22 @@ JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
     return;
   }
   // Along the input's rows, so that reads run on.
-  for (int64_t r = 0; r < tiled_rows; r += tile) {
+#ifndef RT
+#define RT 4
+#endif
+  constexpr int band = kStreaming ? RT * tile : tile;
+  for (int64_t r0 = 0; r0 < tiled_rows; r0 += band) {
+    const int64_t end = r0 + band < tiled_rows ? r0 + band : tiled_rows;
     for (int64_t c = 0; c < tiled_cols; c += tile) {
-      Tile<kWidth, kStreaming, kGather>(in + r * in_pitch + c * kWidth, in_pitch,
-                                        out + c * out_pitch + r * kWidth, out_pitch);
+      for (int64_t r = r0; r < end; r += tile) {
+        const char* from = in + r * in_pitch + c * kWidth;
+        if constexpr (kStreaming && kPrefetch > 0) {
+#pragma GCC unroll 8
+          for (int i = 0; i < tile; ++i) __builtin_prefetch(from + i * in_pitch + kPrefetch, 0, 3);
+        }
+        Tile<kWidth, kStreaming, kGather>(from, in_pitch, out + c * out_pitch + r * kWidth,
+                                          out_pitch);
+      }
     }
   }
   if (tiled_cols < cols) {

@@ -4,10 +4,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "cuda/launch.h"
+#include "cuda/measure.h"
 #include "ffi/arguments.h"
 
 namespace jax_transpose::cuda {
@@ -43,6 +47,35 @@ ffi::Error Transpose(cudaStream_t stream, ffi::AnyBuffer in, ffi::Result<ffi::An
                                                    "' failed to launch: " + Describe(code));
 }
 
+// Median microseconds of each (kind, tile), for a permutation of a default device's arrays.
+std::vector<float> Measure(const std::vector<int64_t>& shape, const std::vector<int64_t>& axes,
+                           int element_bytes,
+                           const std::vector<std::pair<std::string, int>>& candidates) {
+  std::vector<Plan> plans;
+  for (const auto& [name, tile] : candidates) {
+    Request request;
+    request.platform = Platform::kCuda;
+    request.dims = shape.data();
+    request.axes = axes.data();
+    request.rank = static_cast<int64_t>(shape.size());
+    request.element_bytes = element_bytes;
+    request.tile = tile;
+    Plan plan;
+    std::string error;
+    if (!ParseKind(name.data(), name.size(), &request.kind)) {
+      error = "unknown kernel '" + name + "'";
+    } else if (MakePlan(request, &plan, &error)) {
+      plans.push_back(plan);
+      continue;
+    }
+    throw nb::value_error(error.c_str());
+  }
+  std::vector<float> microseconds;
+  const cudaError_t code = MeasurePlans(plans, &microseconds);
+  if (code != cudaSuccess) throw std::runtime_error(Describe(code));
+  return microseconds;
+}
+
 XLA_FFI_DEFINE_HANDLER(TransposeHandler, Transpose,
                        ffi::Ffi::Bind()
                            .Ctx<ffi::PlatformStream<cudaStream_t>>()
@@ -66,6 +99,8 @@ NB_MODULE(_cuda, m) {
     const cudaError_t code = cudaGetDeviceCount(&count);
     return {code == cudaSuccess ? count : 0, code == cudaSuccess ? "" : Describe(code)};
   });
+  m.def("measure", &Measure, nb::arg("shape"), nb::arg("axes"), nb::arg("element_bytes"),
+        nb::arg("candidates"));
   m.def("_force_launch_failure", &ForceLaunchFailure, nb::arg("force"));
 }
 

@@ -33,9 +33,7 @@ bool Available(const KindInfo& info, Platform platform) {
   return platform == Platform::kCpu ? info.cpu : info.cuda;
 }
 
-std::string PlatformName(Platform platform) {
-  return platform == Platform::kCpu ? "cpu" : "cuda";
-}
+std::string PlatformName(Platform platform) { return platform == Platform::kCpu ? "cpu" : "cuda"; }
 
 bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
   const TileChoice choice = CudaTiles(plan->kind, plan->permutation.element_bytes);
@@ -192,6 +190,26 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
     }
   }
   return true;
+}
+
+std::vector<Plan> CudaCandidates(Request request) {
+  std::vector<Plan> candidates;
+  for (const KindInfo& info : kKinds) {
+    // Never the fastest: the first rungs of the ladder.
+    if (!info.cuda || info.kind == Kind::kNaive || info.kind == Kind::kTiledUnpadded) continue;
+    request.kind = info.kind;
+    for (int tile : {0, 8, 16, 32, 64, 128}) {
+      Plan plan;
+      std::string error;
+      request.tile = tile;
+      if (!MakePlan(request, &plan, &error) || plan.kind != info.kind) continue;
+      const bool seen = std::any_of(candidates.begin(), candidates.end(), [&](const Plan& other) {
+        return other.kind == plan.kind && other.tile == plan.tile;
+      });
+      if (!seen) candidates.push_back(plan);
+    }
+  }
+  return candidates;
 }
 
 bool PreferXla(Platform platform, const Plan& plan, const char** reason) {

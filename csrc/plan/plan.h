@@ -95,6 +95,9 @@ struct Plan {
 // False where the request is not possible; `error` then says what is.
 bool MakePlan(const Request& request, Plan* plan, std::string* error);
 
+// The plans worth measuring for a CUDA request: every kind and tile that may win, each once.
+std::vector<Plan> CudaCandidates(Request request);
+
 // The two dimensions that a tiled kernel exchanges: `cols` is contiguous in the input, `rows` in
 // the output. Valid where the minor dimension is not kept.
 struct TilePair {

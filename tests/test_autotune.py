@@ -1,0 +1,101 @@
+"""`kernel="autotune"`: what is measured, when, and what becomes of it."""
+
+import warnings
+
+import dtypes
+import jax
+import numpy as np
+import pytest
+
+import jax_transpose as jt
+from jax_transpose import _autotune, _decide, _ffi, _primitive
+
+SHAPE, AXES = (33, 4096, 1024), (0, 2, 1)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache in a file of its own."""
+    fresh = _autotune.Cache(lambda: tmp_path / "autotune.json")
+    monkeypatch.setattr(_autotune, "cache", fresh)
+    return fresh
+
+
+@pytest.fixture
+def pretend_gpu(monkeypatch):
+    """Calls of the measuring function, on a machine that need not have a GPU."""
+    calls = []
+
+    def measure(shape, permutation, element_bytes, candidates):
+        calls.append((shape, permutation, element_bytes, list(candidates)))
+        return [2.0 + i if kind != "tiled" else 1.0 + i for i, (kind, _) in enumerate(candidates)]
+
+    monkeypatch.setattr(_autotune, "_device", lambda: "Some GPU")
+    monkeypatch.setattr(_ffi, "has_module", lambda platform: _ffi.Status(True, "pretended"))
+    monkeypatch.setattr(_decide, "has_module", lambda platform: _ffi.Status(True, "pretended"))
+    monkeypatch.setattr(_ffi, "measure", measure)
+    return calls
+
+
+def test_the_fastest_candidate_is_kept_and_used(cache, pretend_gpu):
+    before = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune")
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    for kernel in ("autotune", "auto"):
+        plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel=kernel)
+        assert plan.kernel == "tiled" != before.kernel
+        assert "measured" in plan.reason
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel == before.kernel
+
+
+def test_the_same_bytes_are_measured_once(cache, pretend_gpu):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    _autotune.autotune("cuda", (11, 3, 4096, 1, 1024), (0, 1, 4, 3, 2), 32)
+    assert len(pretend_gpu) == 1
+    _autotune.autotune("cuda", SHAPE, AXES, 64)
+    assert len(pretend_gpu) == 2
+
+
+def test_a_measurement_that_fails_leaves_the_plan(cache, pretend_gpu, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("cudaErrorMemoryAllocation")
+
+    monkeypatch.setattr(_ffi, "measure", fail)
+    with pytest.warns(UserWarning, match="left to the plan"):
+        _autotune.autotune("cuda", SHAPE, AXES, 32)
+    plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune")
+    assert plan.kernel == jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
+
+
+def test_nothing_is_measured_for_a_cpu_or_without_elements(cache, pretend_gpu):
+    _autotune.autotune("cpu", SHAPE, AXES, 32)
+    _autotune.autotune("cuda", (0, 5), (1, 0), 32)
+    assert not pretend_gpu
+
+
+def test_on_a_cpu_it_is_the_plans_choice(cpu, cache):
+    x = dtypes.random_bits((130, 70), "float32")
+    f = jax.jit(lambda x: jt.transpose(x, kernel="autotune"))
+    dtypes.assert_same_bits(f(cpu.put(x)), x.T)
+    assert f.lower(cpu.put(x)).as_text().count("jax_transpose_v1") == 1
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_it_measures_and_moves_the_same_bytes(cuda, cache):
+    x = dtypes.random_bits((3, 1000, 2048), "float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f = jax.jit(lambda x: jt.transpose(x, (0, 2, 1), kernel="autotune"))
+        dtypes.assert_same_bits(f(cuda.put(x)), np.transpose(x, (0, 2, 1)))
+    plan = jt.explain(x.shape, (0, 2, 1), "float32", "cuda", kernel="autotune")
+    assert "measured fastest" in plan.reason
+    assert cache
+
+
+def test_the_primitive_measures_before_it_decides(cpu, cache, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_primitive, "autotune", lambda *request: seen.append(request))
+    jax.jit(lambda x: jt.transpose(x, kernel="autotune")).lower(np.ones((7, 9), np.float32))
+    assert seen == [("cpu", (7, 9), (1, 0), 32)]
+    jax.jit(lambda x: jt.transpose(x, kernel="native")).lower(np.ones((7, 9), np.float32))
+    assert len(seen) == 1
