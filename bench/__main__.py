@@ -21,9 +21,10 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "command",
         nargs="?",
-        choices=("suite", "ladder"),
+        choices=("suite", "ladder", "small"),
         default="suite",
-        help="suite (default): real shapes; ladder: the classic table from naive to copy speed",
+        help="suite (default): real shapes; ladder: the classic table from naive to copy speed; "
+        "small: what a transpose costs inside a program",
     )
     top.add_argument(
         "--suite",

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import jax_transpose
 
-from . import cases, ladder, peers, photo, plot, report, suite, timing
+from . import cases, ladder, peers, photo, plot, report, small, suite, timing
 
 REPEAT = {"cpu": 15, "gpu": 30}
 
@@ -27,13 +27,13 @@ def run(options: argparse.Namespace) -> int:
         platform = "gpu"
     repeat = options.repeat or REPEAT[platform]
     timing.settle(platform)
-    command = _ladder if options.command == "ladder" else _suite
+    command = {"ladder": _ladder, "small": _small, "suite": _suite}[options.command]
     document, status = command(options, console, platform, repeat)
     last_line = document.pop("last_line")
     if options.json:
         report.write_json(options.json, document)
         console.print(f"results: {escape(options.json)}")
-    if options.plot:
+    if options.plot and options.command != "small":
         (plot.ladder if options.command == "ladder" else plot.suite)(options.plot, document)
         console.print(f"plot: {escape(options.plot)}")
     if old is not None:
@@ -44,6 +44,26 @@ def run(options: argparse.Namespace) -> int:
             status = 3
     console.print(f"\n{last_line}", soft_wrap=True)
     return status
+
+
+def _small(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
+    _header(console, platform, [], {})
+    records = []
+    with _progress(console) as progress:
+        task = progress.add_task("", total=len(small.SIZES[platform]) * len(small.DTYPES))
+        for dtype in small.DTYPES:
+            for n in small.SIZES[platform]:
+                records.append(small.measure(n, dtype, platform))
+                progress.update(task, advance=1, description=f"{n}² {dtype}")
+    console.print(small.table(records))
+    return {
+        "schema": report.SCHEMA,
+        "kind": "small",
+        "environment": report.environment(platform, {}),
+        "records": records,
+        "last_line": f"every program byte-exact · auto at worst {small.worst_auto(records):.2f} x "
+        "XLA's transpose",
+    }, 0
 
 
 def _suite(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:

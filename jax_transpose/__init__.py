@@ -8,6 +8,14 @@ the other transformations use them as if they were part of JAX.
 (4, 2, 3)
 """
 
+try:
+    from jax_transpose import _cpu as _cpu
+except ImportError as error:
+    raise ImportError(
+        f"jax_transpose: no compiled module loads from beside {__file__}. If that is a folder of "
+        "sources, install it with `pip install -e .`, or leave it to use another installation"
+    ) from error
+
 from jax_transpose._api import matrix_transpose, moveaxis, permute_dims, swapaxes, transpose
 from jax_transpose._decide import kernels
 from jax_transpose._explain import Plan, explain

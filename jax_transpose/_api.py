@@ -12,7 +12,7 @@ from jax import lax
 
 from jax_transpose import _cpu
 from jax_transpose._decide import MODES, PLATFORMS, all_kernels, kernels, sub_byte_message
-from jax_transpose._dtypes import element_bits, is_key
+from jax_transpose._dtypes import element_bits, has_kernels, is_key
 from jax_transpose._primitive import transpose_p
 
 
@@ -51,18 +51,22 @@ def check_options(kernel, tile, shape: Sequence[int], permutation, dtype) -> int
         if tile not in _cpu.tile_sides:
             sides = ", ".join(map(str, _cpu.tile_sides))
             raise ValueError(f"tile={tile} for shape {tuple(shape)}: allowed are None, {sides}")
-    if kernel not in ("auto", "xla") and element_bits(dtype) % 8:
+    # Packed elements have kernels of their own, which the plan picks.
+    allowed = MODES if has_kernels(dtype) else ("auto", "xla")
+    if kernel not in allowed and element_bits(dtype) % 8:
         raise TypeError(sub_byte_message(kernel, dtype))
     if tile is None:
         return 0
     if kernel == "xla":
         raise ValueError(f"tile={tile}: kernel='xla' has no tile; allowed: None")
+    if not has_kernels(dtype):
+        return tile
     static = tuple(extent if isinstance(extent, int) else 2 for extent in shape)
     candidates = [p for p in PLATFORMS if kernel in MODES or kernel in kernels(p)]
     errors = []
     for platform in candidates:
         try:
-            _cpu.plan(platform, static, permutation, element_bits(dtype) // 8 or 1, kernel, tile)
+            _cpu.plan(platform, static, permutation, element_bits(dtype) / 8, kernel, tile)
         except ValueError as error:
             errors.append(str(error))
     if len(errors) == len(candidates):
@@ -113,8 +117,8 @@ def transpose(x, axes=None, *, kernel: str = "auto", tile: int | None = None) ->
       permutation returns `x`.
 
     Raises:
-      TypeError: `x` is no array, `axes` holds a non-integer, or `kernel` names one of our kernels
-        for a dtype packed below a byte.
+      TypeError: `x` is no array, `axes` holds a non-integer, or `kernel` names a kind for a dtype
+        narrower than a byte.
       ValueError: `axes` is no permutation of x's axes, or `kernel` or `tile` is not possible.
 
     >>> transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape

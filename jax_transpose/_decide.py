@@ -9,7 +9,7 @@ import numpy as np
 
 from jax_transpose import _cpu
 from jax_transpose._autotune import tuned
-from jax_transpose._dtypes import element_bits
+from jax_transpose._dtypes import element_bits, has_kernels
 from jax_transpose._ffi import has_module
 
 PLATFORMS = ("cpu", "cuda")
@@ -58,9 +58,9 @@ def decide(
     """Raises ValueError where `kernel` or `tile` is not possible on `platform`."""
     bits = element_bits(dtype)
     plan = None
-    if platform in PLATFORMS and bits % 8 == 0 and kernel != "xla":
+    if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla":
         asked = "native" if kernel == "autotune" else kernel
-        plan = _cpu.plan(platform, shape, permutation, bits // 8, asked, tile)
+        plan = _cpu.plan(platform, shape, permutation, bits / 8, asked, tile)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
@@ -71,7 +71,7 @@ def decide(
         if not built:
             return Decision("xla", built.reason, plan)
         if plan is None:
-            return Decision("xla", f"{dtype} is packed below a byte: left to XLA", None)
+            return Decision("xla", f"{dtype} has elements of {bits} bits: left to XLA", None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
     if not built:
@@ -79,7 +79,7 @@ def decide(
     if plan is None:
         raise TypeError(sub_byte_message(kernel, dtype))
     if kernel in ("auto", "autotune"):
-        choice = tuned(platform, plan) if tile == 0 else None
+        choice = tuned(platform, plan) if tile == 0 and bits % 8 == 0 else None
         if choice is not None:
             kernel, tile = choice.kernel, choice.tile
             plan = _cpu.plan(platform, shape, permutation, bits // 8, kernel, tile)
@@ -95,7 +95,8 @@ def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
 
 
 def sub_byte_message(kernel: str, dtype: np.dtype) -> str:
+    allowed = '"auto", "native", "autotune" or "xla"' if has_kernels(dtype) else '"auto" or "xla"'
     return (
-        f"kernel={kernel!r} does not move dtype {dtype}, which is packed below a byte; "
-        'allowed: kernel="auto" or "xla"'
+        f"kernel={kernel!r} does not move dtype {dtype}, whose elements are narrower than a byte; "
+        f"allowed: kernel={allowed}"
     )

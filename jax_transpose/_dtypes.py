@@ -13,6 +13,12 @@ def is_key(dtype) -> bool:
     return jnp.issubdtype(dtype, dtypes.prng_key)
 
 
+def has_kernels(dtype: np.dtype) -> bool:
+    """Whether our kernels move elements of this width: whole bytes, or 4 or 2 bits packed."""
+    bits = element_bits(dtype)
+    return bits % 8 == 0 or bits in (2, 4)
+
+
 def element_bits(dtype: np.dtype) -> int:
     """Bits of one element in a device buffer: sub-byte types are packed there."""
     if np.dtype(dtype).itemsize == 1 and dtype != np.bool_:

@@ -22,7 +22,7 @@ class Plan:
       shape, axes, dtype: the request.
       canonical_shape, canonical_axes: the same move with size-1 axes dropped, neighbours merged and
         the kept minor run widened into the element.
-      element_bytes: bytes of one canonical element.
+      element_bytes: bytes of one canonical element; 0.5 or 0.25 where they stay packed.
       implementation: "native" (our custom call), "xla" (`lax.transpose`) or "identity".
       kernel: the kernel kind; "transpose" where XLA runs.
       tile: side of the tile in elements, 0 where there is none.
@@ -38,7 +38,7 @@ class Plan:
     dtype: str
     canonical_shape: tuple[int, ...]
     canonical_axes: tuple[int, ...]
-    element_bytes: int
+    element_bytes: int | float
     implementation: str
     kernel: str
     tile: int
@@ -148,7 +148,7 @@ def explain(
     fields = dict(
         canonical_shape=shape,
         canonical_axes=permutation,
-        element_bytes=max(bits // 8, 1),
+        element_bytes=bits / 8 if bits % 8 else bits // 8,
         tile=0,
         vector_width=0,
         grid=0,

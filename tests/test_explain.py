@@ -80,12 +80,13 @@ def test_identity_and_xla(platform):
 
 @planned_platforms
 @pytest.mark.parametrize("name", ["int4", "uint4"])
-def test_sub_byte_types_say_why_they_go_to_xla(platform, name):
-    plan = jt.explain((4096, 4096), (1, 0), name, platform)
-    assert plan.implementation == "xla"
-    assert name in plan.reason
-    with pytest.raises(TypeError, match=name):
-        jt.explain((4096, 4096), (1, 0), name, platform, kernel="native")
+def test_packed_types_go_to_our_kernels_where_these_win(platform, name):
+    plan = jt.explain((16384, 8192), (1, 0), name, platform)
+    assert (plan.implementation, plan.kernel) == ("native", "sub_byte")
+    assert plan.bytes_moved == 16384 * 8192
+    odd = jt.explain((16383, 8191), (1, 0), name, platform)
+    assert odd.implementation == ("xla" if platform == "cuda" else "native")
+    assert "rows are not" in odd.reason
 
 
 @pytest.mark.parametrize("platform", ["tpu", "rocm"])

@@ -207,31 +207,6 @@ def test_operands_at_odd_offsets(platform_device, name):
                 dtypes.assert_same_bits(out, want, f"{kernel} at {offset}")
 
 
-@pytest.mark.parametrize("name", dtypes.SUB_BYTE)
-@pytest.mark.parametrize("shape, axes", [((3, 5), (1, 0)), ((127, 33), (1, 0)), ((16,), (0,))])
-def test_sub_byte_types_move_under_auto(platform_device, name, shape, axes):
-    codes = dtypes.small_values(shape, "uint8") % (4 if "2" in name[-2:] else 16)
-    if name.startswith("int"):  # e.g. -8 ... 7
-        codes = codes.astype(np.int8) - codes.max() // 2 - 1
-    dtype = dtypes.numpy_dtype(name)
-    x = codes.view(dtype) if name.startswith("float") else codes.astype(dtype)
-    want = x.astype(np.float32).transpose(axes)
-    f = functools.partial(jt.transpose, axes=axes)
-    for out in (f(platform_device.put(x)), jax.jit(f)(platform_device.put(x))):
-        assert out.dtype == x.dtype
-        np.testing.assert_array_equal(np.asarray(out).astype(np.float32), want)
-
-
-@pytest.mark.parametrize("name", dtypes.SUB_BYTE)
-@pytest.mark.parametrize("kernel", ["native", "naive"])
-def test_sub_byte_types_are_an_error_under_native(name, kernel):
-    x = jnp.zeros((3, 5), name)
-    with pytest.raises(TypeError, match=name):
-        jt.transpose(x, kernel=kernel)
-    with pytest.raises(TypeError, match=name):
-        jax.jit(lambda x: jt.transpose(x, kernel=kernel)).lower(x)
-
-
 @pytest.mark.parametrize("kernel", ["auto", "native"])
 def test_prng_keys(platform_device, kernel):
     keys = jax.random.split(jax.random.key(7), (4, 6))

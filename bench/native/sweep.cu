@@ -38,7 +38,7 @@ __global__ void Fill(uint64_t* words, size_t count) {
 }
 
 struct Shape {
-  int rank, width;
+  int rank, bits;
   int64_t extent[64];     // of the output
   int64_t in_stride[64];  // of the output's dimensions in the input
 };
@@ -53,7 +53,13 @@ __global__ void CountWrong(const uint8_t* in, const uint8_t* out, Shape s, size_
       rest /= s.extent[d];
     }
     bool same = true;
-    for (int b = 0; b < s.width; ++b) same = same && in[source * s.width + b] == out[i * s.width + b];
+    if (s.bits < 8) {
+      const int a = in[source * s.bits / 8] >> (source * s.bits % 8);
+      const int b = out[i * s.bits / 8] >> (i * s.bits % 8);
+      same = (a ^ b) % (1 << s.bits) == 0;
+    }
+    const int width = s.bits / 8;
+    for (int b = 0; b < width; ++b) same = same && in[source * width + b] == out[i * width + b];
     if (!same) atomicAdd(wrong, 1ull);
   }
 }
@@ -92,27 +98,29 @@ int main() {
   while (std::getline(std::cin, line)) {
     std::istringstream text(line);
     std::string name, kernel;
-    int width, tile, rank;
+    double width;  // bytes; 0.5 and 0.25 for packed elements
+    int tile, rank;
     if (!(text >> name >> width >> kernel >> tile >> rank)) continue;
     std::vector<int64_t> dims(rank), axes(rank);
     for (int64_t& d : dims) text >> d;
     for (int64_t& a : axes) text >> a;
     int64_t elements = 1;
     for (int64_t d : dims) elements *= d;
-    const size_t bytes = elements * width;
+    const int bits = static_cast<int>(width * 8);
+    const size_t bytes = (elements * bits + 7) / 8;
 
     Request request;
     request.platform = jax_transpose::Platform::kCuda;
     request.dims = dims.data();
     request.axes = axes.data();
     request.rank = rank;
-    request.element_bytes = width;
+    request.set_element_bits(bits);
     request.tile = tile;
     Plan plan;
     std::string error;
     if (!ParseKind(kernel.data(), kernel.size(), &request.kind) ||
         !MakePlan(request, &plan, &error)) {
-      std::printf("%-20s %2d %-14s %3d | %s\n", name.c_str(), width, kernel.c_str(), tile,
+      std::printf("%-20s %4g %-14s %3d | %s\n", name.c_str(), width, kernel.c_str(), tile,
                   error.c_str());
       continue;
     }
@@ -133,7 +141,7 @@ int main() {
         MedianMs(9, [&] { Check(jax_transpose::cuda::Launch(plan, in, out, nullptr), "launch"); });
     Shape shape;
     shape.rank = rank;
-    shape.width = width;
+    shape.bits = bits;
     for (int i = 0; i < rank; ++i) {
       shape.extent[i] = dims[axes[i]];
       shape.in_stride[i] = 1;
@@ -143,7 +151,7 @@ int main() {
     CountWrong<<<2048, 256>>>(in, out, shape, elements, wrong);
     Check(cudaDeviceSynchronize(), "check");
     failed = failed || *wrong != 0;
-    std::printf("%-20s %2d %-14s %3d | %-12s %3d %8lld | %6.0f GB/s %.3f wrong=%llu\n",
+    std::printf("%-20s %4g %-14s %3d | %-12s %3d %8lld | %6.0f GB/s %.3f wrong=%llu\n",
                 name.c_str(), width, kernel.c_str(), tile, KindName(plan.kind), plan.tile,
                 static_cast<long long>(plan.blocks), 2e-6 * bytes / ms, copy_ms / ms, *wrong);
     std::fflush(stdout);

@@ -7,6 +7,7 @@
 
 #include "cpu/block_walk.h"
 #include "cpu/dispatch.h"
+#include "cpu/sub_byte.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -89,6 +90,9 @@ void Run(const Plan& plan, const void* in, void* out, const Threads& threads) {
   const char* source = static_cast<const char*>(in);
   char* target = static_cast<char*>(out);
   AdviseHugePages(out, p.bytes());
+  if (plan.kind == Kind::kSubByte) {
+    return SubByte(plan, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out), threads);
+  }
   if (plan.kind == Kind::kCopy) return Copy(p.bytes(), source, target, threads);
   if (plan.kind == Kind::kNaive || (plan.kind == Kind::kRows && !p.keeps_minor())) {
     return Naive(p, source, target);

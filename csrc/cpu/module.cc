@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -54,8 +55,8 @@ Platform ParsePlatform(const std::string& name) {
 }
 
 nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>& shape,
-                    const std::vector<int64_t>& axes, int element_bytes, const std::string& kernel,
-                    int tile) {
+                    const std::vector<int64_t>& axes, double element_bytes,
+                    const std::string& kernel, int tile) {
   if (shape.size() != axes.size()) {
     throw nb::value_error("shape and axes must have the same length");
   }
@@ -71,7 +72,7 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
   request.dims = shape.data();
   request.axes = axes.data();
   request.rank = static_cast<int64_t>(shape.size());
-  request.element_bytes = element_bytes;
+  request.set_element_bits(std::lround(element_bytes * 8));
   request.tile = tile;
   Plan plan;
   std::string error;
@@ -85,10 +86,15 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
     result["canonical_shape"] =
         nb::tuple(nb::cast(std::vector<int64_t>(p.extent, p.extent + p.rank)));
     result["canonical_axes"] = nb::tuple(nb::cast(std::vector<int>(p.axes, p.axes + p.rank)));
-    result["element_bytes"] = p.element_bytes;
+    if (p.packed_bits != 0) {
+      result["element_bytes"] = p.packed_bits / 8.0;
+    } else {
+      result["element_bytes"] = p.element_bytes;
+    }
     result["kernel"] = KindName(plan.kind);
     result["tile"] = plan.tile;
-    const bool cpu = request.platform == Platform::kCpu && plan.kind != Kind::kNaive;
+    const bool cpu = request.platform == Platform::kCpu && plan.kind != Kind::kNaive &&
+                     plan.kind != Kind::kSubByte;
     result["vector_width"] = cpu ? Kernels().vector_bytes : plan.vector_bytes;
     result["grid"] = plan.blocks;
     result["block"] = plan.threads;
@@ -107,13 +113,13 @@ using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // Runs a kernel on plain buffers with threads of its own, so that tests reach every instruction
 // set and thread count without compiling a program each.
 void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
-                  const std::vector<int64_t>& axes, int element_bytes, const std::string& kernel,
+                  const std::vector<int64_t>& axes, double element_bytes, const std::string& kernel,
                   int threads) {
   Request request;
   request.dims = shape.data();
   request.axes = axes.data();
   request.rank = static_cast<int64_t>(shape.size());
-  request.element_bytes = element_bytes;
+  request.set_element_bits(std::lround(element_bytes * 8));
   request.pointer_alignment = PointerAlignment(in.data(), out.data());
   Plan plan;
   std::string error;

@@ -6,6 +6,12 @@
 
 namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
 
+#ifndef GATHER
+#define GATHER 2
+#endif
+#ifndef PFH
+#define PFH 3
+#endif
 #ifndef PF
 #define PF 512
 #endif
@@ -161,7 +167,7 @@ JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
         const char* from = in + r * in_pitch + c * kWidth;
         if constexpr (kStreaming && kPrefetch > 0) {
 #pragma GCC unroll 8
-          for (int i = 0; i < tile; ++i) __builtin_prefetch(from + i * in_pitch + kPrefetch, 0, 3);
+          for (int i = 0; i < tile; ++i) __builtin_prefetch(from + i * in_pitch + kPrefetch, 0, PFH);
         }
         Tile<kWidth, kStreaming, kGather>(from, in_pitch, out + c * out_pitch + r * kWidth,
                                           out_pitch);
@@ -230,7 +236,7 @@ void TilePlanes(const Planes& p) {
     }
   }
   ForEachMatrix(p, [&](const char* in, char* out) {
-    Plane<kWidth, kStreaming, kWidth <= 2>(in, p.in_pitch, out, p.out_pitch, p.rows, p.cols);
+    Plane<kWidth, kStreaming, (kWidth <= GATHER)>(in, p.in_pitch, out, p.out_pitch, p.rows, p.cols);
   });
 }
 

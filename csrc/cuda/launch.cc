@@ -6,6 +6,7 @@ namespace jax_transpose::cuda {
 
 template <int kBytes>
 cudaError_t LaunchWidth(const Plan& plan, const void* in, void* out, cudaStream_t stream);
+cudaError_t LaunchSubByte(const Plan& plan, const void* in, void* out, cudaStream_t stream);
 
 namespace {
 std::atomic<bool> force_failure{false};
@@ -19,6 +20,7 @@ cudaError_t Launch(const Plan& plan, const void* in, void* out, cudaStream_t str
   if (plan.kind == Kind::kCopy) {
     return cudaMemcpyAsync(out, in, plan.permutation.bytes(), cudaMemcpyDeviceToDevice, stream);
   }
+  if (plan.kind == Kind::kSubByte) return LaunchSubByte(plan, in, out, stream);
   switch (plan.permutation.element_bytes) {
     case 1:
       return LaunchWidth<1>(plan, in, out, stream);

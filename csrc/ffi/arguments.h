@@ -42,7 +42,7 @@ inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer 
   request.dims = dims.begin();
   request.axes = permutation.begin();
   request.rank = static_cast<int64_t>(dims.size());
-  request.element_bytes = element_bits % 8 == 0 ? static_cast<int>(element_bits / 8) : 0;
+  request.set_element_bits(element_bits);
   request.tile = static_cast<int>(tile);
   request.pointer_alignment = PointerAlignment(in.untyped_data(), out.untyped_data());
   std::string error;

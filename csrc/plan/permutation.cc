@@ -3,14 +3,17 @@
 namespace jax_transpose {
 
 bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int element_bytes,
-                  int max_element_bytes, Permutation* result) {
+                  int packed_bits, int max_element_bytes, Permutation* result) {
   Permutation& p = *result;
   p.element_bytes = element_bytes;
+  p.packed_bits = packed_bits;
   for (int64_t i = 0; i < rank; ++i) {
     if (dims[i] == 0) {
       p.rank = 1;
       p.extent[0] = 0;
       p.axes[0] = 0;
+      if (packed_bits != 0) p.element_bytes = 1;
+      p.packed_bits = 0;
       return true;
     }
   }
@@ -46,9 +49,25 @@ bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int el
     p.extent[position] = extent[g];
   }
 
+  if (p.packed_bits != 0 && p.rank <= 1) {
+    // The bits after the last element, if any, are copied with it.
+    p.extent[0] = p.bytes();
+    p.rank = 1;
+    p.axes[0] = 0;
+    p.element_bytes = 1;
+    p.packed_bits = 0;
+  }
   if (p.keeps_minor()) {
     int64_t& run = p.extent[p.rank - 1];
-    while (run % 2 == 0 && p.element_bytes * 2 <= max_element_bytes) {
+    while (p.packed_bits != 0 && run % 2 == 0) {
+      run /= 2;
+      p.packed_bits *= 2;
+      if (p.packed_bits == 8) {
+        p.packed_bits = 0;
+        p.element_bytes = 1;
+      }
+    }
+    while (p.packed_bits == 0 && run % 2 == 0 && p.element_bytes * 2 <= max_element_bytes) {
       run /= 2;
       p.element_bytes *= 2;
     }

@@ -12,7 +12,8 @@ inline constexpr int kMaxRank = 48;
 // A row-major array of `extent[0..rank)` whose dimension `axes[i]` becomes output dimension i.
 struct Permutation {
   int rank = 0;
-  int element_bytes = 0;
+  int element_bytes = 0;  // 0 where elements are narrower than a byte
+  int packed_bits = 0;    // 4 or 2: their width then
   int64_t extent[kMaxRank];
   int axes[kMaxRank];
 
@@ -21,16 +22,19 @@ struct Permutation {
     for (int i = 0; i < rank; ++i) n *= extent[i];
     return n;
   }
-  int64_t bytes() const { return elements() * element_bytes; }
+  int64_t bytes() const {
+    return packed_bits == 0 ? elements() * element_bytes : (elements() * packed_bits + 7) / 8;
+  }
   bool keeps_minor() const { return rank > 0 && axes[rank - 1] == rank - 1; }
 };
 
 // Drops extents of 1, merges axes that stay adjacent, and, where the minor dimension is kept,
 // widens the element to the largest power of two up to `max_element_bytes` that divides the kept
-// run. Returns false when `rank` dimensions longer than 1 exceed kMaxRank. A zero extent yields
-// rank 1 with extent 0.
+// run. Elements of `packed_bits` (0: none) become bytes where a kept run or an unmoved array is one
+// of whole bytes. Returns false when `rank` dimensions longer than 1 exceed kMaxRank. A zero extent
+// yields rank 1 with extent 0.
 bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int element_bytes,
-                  int max_element_bytes, Permutation* result);
+                  int packed_bits, int max_element_bytes, Permutation* result);
 
 // Element strides of the input dimensions, and of the same dimensions in the output.
 struct Strides {

@@ -5,6 +5,7 @@
 
 #include "plan/cpu_blocks.h"
 #include "plan/cuda_plan.h"
+#include "plan/sub_byte_plan.h"
 
 namespace jax_transpose {
 namespace {
@@ -95,6 +96,7 @@ void PickKind(Platform platform, Plan* plan) {
 const char* KindName(Kind kind) {
   if (kind == Kind::kAuto) return "auto";
   if (kind == Kind::kCopy) return "copy";
+  if (kind == Kind::kSubByte) return "sub_byte";
   for (const KindInfo& info : kKinds) {
     if (info.kind == kind) return info.name;
   }
@@ -135,17 +137,32 @@ TilePair TiledPair(const Permutation& p) {
 
 bool MakePlan(const Request& request, Plan* plan, std::string* error) {
   const int width = request.element_bytes;
-  if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16) {
+  const int bits = request.packed_bits;
+  if (bits != 0 && bits != 2 && bits != 4) {
+    *error =
+        "element width of " + std::to_string(bits) + " bits is not possible; below a byte: 2, 4";
+    return false;
+  }
+  if (bits != 0 && request.kind != Kind::kAuto) {
+    *error = std::string("kernel '") + KindName(request.kind) + "' does not move elements of " +
+             std::to_string(bits) + " bits; allowed: 'auto', 'native'";
+    return false;
+  }
+  if (bits == 0 && width != 1 && width != 2 && width != 4 && width != 8 && width != 16) {
     *error = "element width of " + std::to_string(width) +
              " bytes is not possible; allowed: 1, 2, 4, 8, 16";
     return false;
   }
-  if (!Canonicalize(request.dims, request.axes, request.rank, width,
+  if (!Canonicalize(request.dims, request.axes, request.rank, width, bits,
                     std::max(width, request.pointer_alignment), &plan->permutation)) {
     *error = "more than " + std::to_string(kMaxRank) + " dimensions are longer than 1";
     return false;
   }
   Permutation& p = plan->permutation;
+  if (p.packed_bits != 0) {
+    PlanSubByte(request, plan);
+    return true;
+  }
   plan->kind = request.kind;
   for (const KindInfo& info : kKinds) {
     if (info.kind == request.kind && !Available(info, request.platform)) {
@@ -217,6 +234,10 @@ bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
   const int64_t crossover = platform == Platform::kCuda ? kCudaCrossoverBytes : kCpuCrossoverBytes;
   if (plan.permutation.bytes() < crossover) {
     *reason = "smaller than the platform's measured crossover: XLA's transpose has less overhead";
+    return true;
+  }
+  if (platform == Platform::kCuda && plan.kind == Kind::kSubByte && !plan.aligned) {
+    *reason = "packed elements whose rows are not aligned: XLA's transpose gathers them as well";
     return true;
   }
   *reason = plan.reason;

@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
   kBlocked,        // CPU: cache-blocked tiles, transposed in registers
   kInterleave,     // CPU: a side of 2 to 8 elements, adjacent in memory
   kTiny,           // CPU: a batch of matrices of a tile at most
+  kSubByte,        // elements narrower than a byte; never asked for by name
 };
 
 const char* KindName(Kind kind);
@@ -65,7 +66,7 @@ constexpr int CpuTile(int element_bytes) { return 64 / element_bytes; }
 
 // `auto` leaves arrays smaller than this to XLA; docs/tuning.md has the measurements.
 inline constexpr int64_t kCudaCrossoverBytes = int64_t{8} << 20;
-inline constexpr int64_t kCpuCrossoverBytes = int64_t{16} << 10;
+inline constexpr int64_t kCpuCrossoverBytes = int64_t{4} << 10;
 // The CPU wakes other threads for arrays at least this large.
 inline constexpr int64_t kCpuThreadBytes = int64_t{1} << 20;
 
@@ -75,9 +76,15 @@ struct Request {
   const int64_t* axes = nullptr;
   int64_t rank = 0;
   int element_bytes = 0;
+  int packed_bits = 0;  // 4 or 2, and `element_bytes` 0, for elements that XLA packs
   Kind kind = Kind::kAuto;
   int tile = 0;                // 0: the plan picks; with kAuto a wish, for kinds that have it
   int pointer_alignment = 16;  // the largest power of two up to 16 that divides both addresses
+
+  void set_element_bits(int64_t bits) {
+    element_bytes = bits % 8 == 0 ? static_cast<int>(bits / 8) : 0;
+    packed_bits = bits % 8 == 0 ? 0 : static_cast<int>(bits);
+  }
 };
 
 struct Plan {

@@ -1,0 +1,56 @@
+// The kernels of packed elements and their launch.
+#include "cuda/launch.cuh"
+#include "cuda/sub_byte.cuh"
+
+namespace jax_transpose::cuda {
+namespace {
+
+template <class Index>
+PackedGrid<Index> MakePackedGrid(const Plan& plan) {
+  const Permutation& p = plan.permutation;
+  const Strides s = ComputeStrides(p);
+  PackedGrid<Index> grid;
+  grid.elements = p.elements();
+  grid.rank = p.rank;
+  for (int i = 0; i < p.rank; ++i) {
+    const int d = p.axes[p.rank - 1 - i];
+    grid.extent[i] = Divider<Index>(p.extent[d]);
+    grid.in_stride[i] = s.in[d];
+  }
+  return grid;
+}
+
+template <int kBits, class Index>
+cudaError_t LaunchPacked(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  if (plan.aligned) {
+    return LaunchKernel(SubByteKernel<kBits, Index>, plan, in, out, MakeTileGrid<Index>(plan),
+                        stream);
+  }
+  return LaunchKernel(SubByteGatherKernel<kBits, Index>, plan, in, out, MakePackedGrid<Index>(plan),
+                      stream);
+}
+
+template <int kBits>
+cudaError_t LaunchBits(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  // Indices also count the elements of a partial last block.
+  constexpr int64_t kSlack = int64_t{1} << 20;
+  if (plan.permutation.elements() < (int64_t{1} << 31) - kSlack) {
+    return LaunchPacked<kBits, uint32_t>(plan, in, out, stream);
+  }
+  return LaunchPacked<kBits, uint64_t>(plan, in, out, stream);
+}
+
+}  // namespace
+
+cudaError_t LaunchSubByte(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  switch (plan.permutation.packed_bits) {
+    case 4:
+      return LaunchBits<4>(plan, in, out, stream);
+    case 2:
+      return LaunchBits<2>(plan, in, out, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace jax_transpose::cuda
