@@ -59,8 +59,7 @@ def decide(
     bits = element_bits(dtype)
     plan = None
     if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla":
-        asked = "native" if kernel == "autotune" else kernel
-        plan = _cpu.plan(platform, shape, permutation, bits / 8, asked, tile)
+        plan = _cpu.plan(platform, shape, permutation, bits / 8, kernel, tile)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":

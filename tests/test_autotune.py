@@ -99,3 +99,8 @@ def test_the_primitive_measures_before_it_decides(cpu, cache, monkeypatch):
     assert seen == [("cpu", (7, 9), (1, 0), 32)]
     jax.jit(lambda x: jt.transpose(x, kernel="native")).lower(np.ones((7, 9), np.float32))
     assert len(seen) == 1
+
+
+def test_a_tile_is_a_wish_as_with_auto(cpu, cache):
+    x = dtypes.random_bits((130, 70), "float32")
+    dtypes.assert_same_bits(jt.transpose(cpu.put(x), kernel="autotune", tile=32), x.T)

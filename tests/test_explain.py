@@ -38,7 +38,8 @@ def test_a_plan_tells_everything(platform):
 @needs_cuda_module
 @pytest.mark.parametrize("kind", jt.kernels("cuda"))
 def test_launch_sizes_of_cuda_kinds(kind):
-    plan = jt.explain((4096, 4096), (1, 0), "float32", "cuda", kernel=kind)
+    shape, axes = ((64, 64, 1024), (1, 0, 2)) if kind == "rows" else ((4096, 4096), (1, 0))
+    plan = jt.explain(shape, axes, "float32", "cuda", kernel=kind)
     assert plan.kernel == kind and plan.implementation == "native"
     assert plan.grid >= 1 and 32 <= plan.block <= 1024
     assert plan.vector_width in (1, 2, 4, 8, 16)
@@ -85,8 +86,10 @@ def test_packed_types_go_to_our_kernels_where_these_win(platform, name):
     assert (plan.implementation, plan.kernel) == ("native", "sub_byte")
     assert plan.bytes_moved == 16384 * 8192
     odd = jt.explain((16383, 8191), (1, 0), name, platform)
-    assert odd.implementation == ("xla" if platform == "cuda" else "native")
+    assert (odd.implementation, odd.kernel) == ("native", "sub_byte")
     assert "rows are not" in odd.reason
+    narrow = jt.explain((1 << 25, 3), (1, 0), name, platform)
+    assert narrow.implementation == ("xla" if platform == "cuda" else "native")
 
 
 @pytest.mark.parametrize("platform", ["tpu", "rocm"])

@@ -22,7 +22,9 @@ PlanesKernel PickKernel(const CpuBlocks& b, const Plan& plan, const KernelTable&
   if (plan.kind == Kind::kInterleave && CpuInterleaves(plan.permutation)) {
     return kernels.interleave[log];
   }
-  return streaming ? kernels.tiles_streaming[log] : kernels.tiles[log];
+  return streaming                     ? kernels.tiles_streaming[log]
+         : b.store == Store::kStaged ? kernels.tiles_ahead[log]
+                                       : kernels.tiles[log];
 }
 
 // A buffer for kStaged, kept by each thread: a fresh one would fault its pages in at every call.

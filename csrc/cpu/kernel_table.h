@@ -36,9 +36,9 @@ using PlanesKernel = void (*)(const Planes&);
 struct KernelTable {
   const char* name;
   int vector_bytes;
-  // By log2 of the element width. Streaming kernels bypass the cache and need outputs whose every
-  // row starts on a 64-byte boundary.
-  PlanesKernel tiles[5], tiles_streaming[5];
+  // By log2 of the element width: for cached data, for inputs that are not cached, and for outputs
+  // that shall not be. Streaming kernels need outputs whose every row starts on a 64-byte boundary.
+  PlanesKernel tiles[5], tiles_ahead[5], tiles_streaming[5];
   // One side of 2 to 8 elements, adjacent in memory: see Interleaves().
   PlanesKernel interleave[5];
   PlanesKernel rows, rows_streaming;

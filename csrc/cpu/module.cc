@@ -15,6 +15,7 @@
 
 #include "cpu/dispatch.h"
 #include "cpu/kernels.h"
+#include "cuda/emulate.h"
 #include "ffi/arguments.h"
 
 namespace jax_transpose::cpu {
@@ -25,6 +26,7 @@ namespace nb = nanobind;
 ffi::Error Transpose(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
                      ffi::Span<const int64_t> permutation, int64_t element_bits,
                      std::string_view kernel, int64_t tile) {
+  if (ffi::Error error = CheckShapes(in, *out, permutation); error.failure()) return error;
   Plan plan;
   ffi::Error error =
       PlanCall(Platform::kCpu, in, *out, permutation, element_bits, kernel, tile, &plan);
@@ -154,6 +156,34 @@ nb::list CandidatesAsList(const std::vector<int64_t>& shape, const std::vector<i
   return result;
 }
 
+// Moves buffers as the CUDA kernels `packed` and `rows` would; returns the kind that did. Tests
+// thus reach the kernels' index arithmetic on any machine.
+std::string EmulateCuda(Bytes in, Bytes out, const std::vector<int64_t>& shape,
+                        const std::vector<int64_t>& axes, int element_bytes,
+                        const std::string& kernel) {
+  Request request;
+  request.platform = Platform::kCuda;
+  request.dims = shape.data();
+  request.axes = axes.data();
+  request.rank = static_cast<int64_t>(shape.size());
+  request.element_bytes = element_bytes;
+  request.pointer_alignment = PointerAlignment(in.data(), out.data());
+  Plan plan;
+  std::string error;
+  if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
+    throw nb::value_error("unknown kernel");
+  }
+  if (!MakePlan(request, &plan, &error)) throw nb::value_error(error.c_str());
+  if (plan.permutation.bytes() != static_cast<int64_t>(in.size()) || in.size() != out.size()) {
+    throw nb::value_error("buffers and shape differ in size");
+  }
+  const bool moves = plan.kind == Kind::kPacked || plan.kind == Kind::kRows;
+  if (moves && !cuda::Emulate(plan, in.data(), out.data())) {
+    throw std::runtime_error("a tile overruns its shared memory, or its kernel does not exist");
+  }
+  return KindName(plan.kind);
+}
+
 }  // namespace
 
 NB_MODULE(_cpu, m) {
@@ -166,6 +196,8 @@ NB_MODULE(_cpu, m) {
   m.def("_run", &RunOnBuffers, nb::arg("input"), nb::arg("output"), nb::arg("shape"),
         nb::arg("axes"), nb::arg("element_bytes"), nb::arg("kernel") = "native",
         nb::arg("threads") = 1);
+  m.def("_emulate_cuda", &EmulateCuda, nb::arg("input"), nb::arg("output"), nb::arg("shape"),
+        nb::arg("axes"), nb::arg("element_bytes"), nb::arg("kernel") = "packed");
   if (!IsaError().empty()) throw nb::import_error(IsaError().c_str());
   m.attr("tile_sides") =
       nb::tuple(nb::cast(std::vector<int>(std::begin(kTileSides), std::end(kTileSides))));

@@ -6,17 +6,19 @@
 
 namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
 
-#ifndef GATHER
-#define GATHER 2
-#endif
-#ifndef PFH
-#define PFH 3
-#endif
-#ifndef PF
-#define PF 512
-#endif
-constexpr int kPrefetch = PF;
 constexpr int kLine = 64;  // bytes of a cache line, and of a tile's side
+// How far ahead of its use a line of the input is asked for, in bytes along its row, and how many
+// tiles down the rows are finished before moving along them: the output's rows then grow by
+// neighbouring lines in short time, which the memory takes twice as fast as single ones.
+constexpr int kAhead = 256;
+constexpr int kBand = 4;
+
+// Where the data comes from and goes to.
+enum class Mode {
+  kCached,     // small arrays
+  kAhead,      // large input; output still in the cache
+  kStreaming,  // large input and output; whole lines bypass the cache
+};
 
 // move(in, out) for every matrix.
 template <class Move>
@@ -146,7 +148,7 @@ JT_INLINE void Edge(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out
   }
 }
 
-template <int kWidth, bool kStreaming, bool kGather>
+template <int kWidth, Mode kMode>
 JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out_pitch,
                      int64_t rows, int64_t cols) {
   constexpr int side = 16 / kWidth, tile = kLine / kWidth;
@@ -155,22 +157,19 @@ JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
     Edge<kWidth>(in, in_pitch, out, out_pitch, rows, cols);
     return;
   }
-  // Along the input's rows, so that reads run on.
-#ifndef RT
-#define RT 4
-#endif
-  constexpr int band = kStreaming ? RT * tile : tile;
+  constexpr int band = kMode == Mode::kCached ? tile : kBand * tile;
   for (int64_t r0 = 0; r0 < tiled_rows; r0 += band) {
     const int64_t end = r0 + band < tiled_rows ? r0 + band : tiled_rows;
     for (int64_t c = 0; c < tiled_cols; c += tile) {
       for (int64_t r = r0; r < end; r += tile) {
         const char* from = in + r * in_pitch + c * kWidth;
-        if constexpr (kStreaming && kPrefetch > 0) {
+        if constexpr (kMode != Mode::kCached) {
+          // Into the second-level cache: rows of a power-of-two pitch crowd the first.
 #pragma GCC unroll 8
-          for (int i = 0; i < tile; ++i) __builtin_prefetch(from + i * in_pitch + kPrefetch, 0, PFH);
+          for (int i = 0; i < tile; ++i) __builtin_prefetch(from + i * in_pitch + kAhead, 0, 2);
         }
-        Tile<kWidth, kStreaming, kGather>(from, in_pitch, out + c * out_pitch + r * kWidth,
-                                          out_pitch);
+        Tile<kWidth, kMode == Mode::kStreaming, (kWidth <= 4)>(
+            from, in_pitch, out + c * out_pitch + r * kWidth, out_pitch);
       }
     }
   }
@@ -213,7 +212,7 @@ void SquarePlanes(const Planes& p) {
   });
 }
 
-template <int kWidth, bool kStreaming>
+template <int kWidth, Mode kMode>
 void TilePlanes(const Planes& p) {
   if (p.rows == p.cols) {
     switch (p.rows) {
@@ -236,7 +235,7 @@ void TilePlanes(const Planes& p) {
     }
   }
   ForEachMatrix(p, [&](const char* in, char* out) {
-    Plane<kWidth, kStreaming, (kWidth <= GATHER)>(in, p.in_pitch, out, p.out_pitch, p.rows, p.cols);
+    Plane<kWidth, kMode>(in, p.in_pitch, out, p.out_pitch, p.rows, p.cols);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/portable.h"
 #include "plan/plan.h"
 
 namespace jax_transpose::cuda {
@@ -45,31 +46,6 @@ struct Divider<uint64_t> {
     return q;
   }
 };
-
-template <int kBytes>
-struct ElementOf;
-template <>
-struct ElementOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct ElementOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct ElementOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct ElementOf<8> {
-  using type = uint2;
-};
-template <>
-struct ElementOf<16> {
-  using type = uint4;
-};
-template <int kBytes>
-using Element = typename ElementOf<kBytes>::type;
 
 // A batch of rows x cols matrices, all strides in elements. Tiles are numbered along the output's
 // minor direction first, so that neighbouring blocks complete each other's partial sectors in L2.

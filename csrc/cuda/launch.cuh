@@ -6,6 +6,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/launch.h"
 #include "cuda/naive.cuh"
+#include "cuda/packed.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/shifted.cuh"
 #include "cuda/tiled.cuh"
@@ -50,21 +51,6 @@ ElementGrid<Index> MakeElementGrid(const Plan& plan) {
     const int d = p.rank - 1 - i;
     grid.extent[i] = Divider<Index>(p.extent[d]);
     grid.out_stride[i] = s.out[d];
-  }
-  return grid;
-}
-
-template <class Index>
-RowGrid<Index> MakeRowGrid(const Plan& plan) {
-  const Permutation& p = plan.permutation;
-  const Strides s = ComputeStrides(p);
-  RowGrid<Index> grid;
-  grid.elements = p.elements();
-  grid.rank = p.rank;
-  for (int i = 0; i < p.rank; ++i) {
-    const int d = p.axes[p.rank - 1 - i];
-    grid.extent[i] = Divider<Index>(p.extent[d]);
-    grid.in_stride[i] = s.in[d];
   }
   return grid;
 }
@@ -121,9 +107,6 @@ cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStrea
     return LaunchKernel(NaiveKernel<kBytes, Index>, plan, in, out, MakeElementGrid<Index>(plan),
                         stream);
   }
-  if (plan.kind == Kind::kRows) {
-    return LaunchKernel(RowsKernel<kBytes, Index>, plan, in, out, MakeRowGrid<Index>(plan), stream);
-  }
   if constexpr (kBytes <= 8) {
     if (plan.kind == Kind::kShifted) {
       return LaunchKernel(ShiftedKernel<kBytes, Index>, plan, in, out, MakeTileGrid<Index>(plan),
@@ -146,8 +129,38 @@ cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStrea
   }
 }
 
+// Offsets within a tile are 32-bit whatever the array's size; the planner keeps to that.
+inline cudaError_t LaunchPackedKernel(void (*kernel)(const uint8_t*, uint8_t*, PackedGrid),
+                                      const PackedLaunch& launch, const void* in, void* out,
+                                      cudaStream_t stream) {
+  const int threads = LaunchFailureForced() ? 2048 : launch.threads;
+  void* arguments[] = {&in, &out, const_cast<PackedGrid*>(&launch.grid)};
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel),
+                          dim3(static_cast<unsigned>(launch.blocks)), dim3(threads), arguments,
+                          launch.shared_bytes, stream);
+}
+
+template <int kBytes>
+cudaError_t LaunchPacked(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  const PackedLaunch& launch = plan.packed;
+  if (plan.kind == Kind::kRows) {
+    return LaunchPackedKernel(RowsKernel<kBytes>, launch, in, out, stream);
+  }
+  cudaError_t code = cudaErrorInvalidValue;
+  VisitPackedTile<kBytes>(launch, [&](auto tile) {
+    using Tile = decltype(tile);
+    code = LaunchPackedKernel(PackedKernel<kBytes, Tile::kInVectors, Tile::kOutVectors,
+                                           Tile::kCopies, static_cast<int>(Tile::kReads)>,
+                              launch, in, out, stream);
+  });
+  return code;
+}
+
 template <int kBytes>
 cudaError_t LaunchWidth(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  if (plan.kind == Kind::kPacked || plan.kind == Kind::kRows) {
+    return LaunchPacked<kBytes>(plan, in, out, stream);
+  }
   // Byte offsets are 32-bit too, and indices count the threads of a partial last block.
   constexpr int64_t kSlack = int64_t{1} << 20;
   const Permutation& p = plan.permutation;

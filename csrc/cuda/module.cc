@@ -13,6 +13,7 @@
 #include "cuda/launch.h"
 #include "cuda/measure.h"
 #include "ffi/arguments.h"
+#include "ffi/plan_cache.h"
 
 namespace jax_transpose::cuda {
 namespace {
@@ -36,14 +37,14 @@ std::string Describe(cudaError_t code) {
 ffi::Error Transpose(cudaStream_t stream, ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
                      ffi::Span<const int64_t> permutation, int64_t element_bits,
                      std::string_view kernel, int64_t tile) {
-  Plan plan;
+  const Plan* plan = nullptr;
   ffi::Error error =
-      PlanCall(Platform::kCuda, in, *out, permutation, element_bits, kernel, tile, &plan);
+      CachedPlanCall(Platform::kCuda, in, *out, permutation, element_bits, kernel, tile, &plan);
   if (error.failure()) return error;
-  const cudaError_t code = Launch(plan, in.untyped_data(), out->untyped_data(), stream);
+  const cudaError_t code = Launch(*plan, in.untyped_data(), out->untyped_data(), stream);
   if (code == cudaSuccess) return ffi::Error::Success();
   return ffi::Error(ffi::ErrorCode::kInternal, std::string("jax_transpose: kernel '") +
-                                                   KindName(plan.kind) +
+                                                   KindName(plan->kind) +
                                                    "' failed to launch: " + Describe(code));
 }
 

@@ -26,6 +26,10 @@ cudaError_t LaunchPacked(const Plan& plan, const void* in, void* out, cudaStream
     return LaunchKernel(SubByteKernel<kBits, Index>, plan, in, out, MakeTileGrid<Index>(plan),
                         stream);
   }
+  if (plan.tile != 0) {
+    const ShiftedGrid<Index> grid = {MakeTileGrid<Index>(plan), MakePackedGrid<Index>(plan)};
+    return LaunchKernel(SubByteShiftedKernel<kBits, Index>, plan, in, out, grid, stream);
+  }
   return LaunchKernel(SubByteGatherKernel<kBits, Index>, plan, in, out, MakePackedGrid<Index>(plan),
                       stream);
 }

@@ -15,6 +15,8 @@ template <int kBits>
 struct SubByteTile {
   static constexpr int kRows = kSubByteRows;
   static constexpr int kCols = SubByteCols(kBits);
+  static constexpr int kRowStep = SubByteShiftedRows(kBits);
+  static constexpr int kColStep = SubByteShiftedCols(kBits);
   static constexpr int kThreads = 256;
   static constexpr int kChunks = 8;                   // 16-byte chunks a row
   static constexpr int kChunkElements = 128 / kBits;  // columns a chunk
@@ -111,13 +113,11 @@ __device__ __forceinline__ Index LocateElement(const PackedGrid<Index>& grid, In
   return offset;
 }
 
-// Any rank and any strides. Bits after the last element are written as zero.
-template <int kBits, class Index>
-__global__ void __launch_bounds__(256)
-    SubByteGatherKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out,
-                        PackedGrid<Index> grid, uint64_t first_block) {
+// Writes word `unit` of the output, element by element; bits after the last element become zero.
+template <int kBits, int kUnroll, class Index>
+__device__ __forceinline__ void GatherWord(const uint8_t* in, uint8_t* out,
+                                           const PackedGrid<Index>& grid, Index unit) {
   constexpr int kPerByte = 8 / kBits, kPerWord = 32 / kBits;
-  const Index unit = BlockNumber<Index>(first_block) * blockDim.x + threadIdx.x;
   const Index first = unit * kPerWord;
   if (first >= grid.elements) return;
   const Index left = grid.elements - first;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(256)
 
   Index minor, offset = LocateElement(grid, first, &minor);
   uint32_t value = 0;
-#pragma unroll
+#pragma unroll kUnroll
   for (int e = 0; e < kPerWord; ++e) {
     if (e >= count) break;
     const uint32_t byte = in[offset / kPerByte];
@@ -142,6 +142,104 @@ __global__ void __launch_bounds__(256)
     return;
   }
   for (int b = 0; b * kPerByte < count; ++b) target[b] = static_cast<uint8_t>(value >> (8 * b));
+}
+
+// Any rank and any strides.
+template <int kBits, class Index>
+__global__ void __launch_bounds__(256)
+    SubByteGatherKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out,
+                        PackedGrid<Index> grid, uint64_t first_block) {
+  const Index unit = BlockNumber<Index>(first_block) * blockDim.x + threadIdx.x;
+  GatherWord<kBits, 32 / kBits>(in, out, grid, unit);
+}
+
+template <class Index>
+struct ShiftedGrid {
+  TileGrid<Index> tiles;
+  PackedGrid<Index> output;
+};
+
+// Rows and columns that start anywhere: a shift brings each row's words into place on the way into
+// the tile, and each column's on the way out. A word that two columns share belongs to neither: the
+// last row of tiles gathers it, so columns must be no shorter than a word.
+template <int kBits, class Index>
+__global__ void __launch_bounds__(SubByteTile<kBits>::kThreads)
+    SubByteShiftedKernel(const uint32_t* __restrict__ in, uint32_t* __restrict__ out,
+                         ShiftedGrid<Index> grid, uint64_t first_block) {
+  using Tile = SubByteTile<kBits>;
+  constexpr int kPerWord = Tile::kWordElements;
+  constexpr int kRowWords = Tile::kCols / kPerWord, kColWords = Tile::kRows / kPerWord;
+  constexpr int kRowStep = Tile::kRowStep, kColStep = Tile::kColStep;
+  static_assert(kRowWords == 32, "a warp moves a row");
+  __shared__ uint4 tile[Tile::kRows * Tile::kChunks];
+  uint32_t* words = reinterpret_cast<uint32_t*>(tile);
+
+  const TileOrigin<Index> origin =
+      LocateTile(grid.tiles, BlockNumber<Index>(first_block), kRowStep, kColStep);
+  const Index rows = grid.tiles.rows - origin.row, cols = grid.tiles.cols - origin.col;
+  const int used_cols = cols < kColStep ? static_cast<int>(cols) : kColStep;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+  constexpr int kBatch = 8;  // loads in flight, a row of each warp
+  for (int base = warp; base < Tile::kRows && base < rows; base += 8 * kBatch) {
+    uint32_t value[kBatch];
+    int skip[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const Index row = base + 8 * i;
+      const Index first = origin.in + (origin.row + row) * grid.tiles.in_row_stride + origin.col;
+      skip[i] = static_cast<int>(first % kPerWord);
+      value[i] = row < rows && lane * kPerWord < skip[i] + used_cols
+                     ? __ldg(in + first / kPerWord + lane)
+                     : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const uint32_t next = __shfl_down_sync(0xFFFFFFFFu, value[i], 1);
+      words[Tile::Position(base + 8 * i, lane / 4) * 4 + lane % 4] =
+          __funnelshift_r(value[i], next, skip[i] * kBits);
+    }
+  }
+  __syncthreads();
+
+  const int group = threadIdx.x % 8, word = threadIdx.x / 8;
+  PackedRun<Tile::kGroupWords> column[kPerWord];
+#pragma unroll
+  for (int q = 0; q < Tile::kGroupWords; ++q) {
+    uint32_t block[kPerWord][1];
+#pragma unroll
+    for (int r = 0; r < kPerWord; ++r) {
+      const int row = group * Tile::kGroup + q * kPerWord + r;
+      block[r][0] = words[Tile::Position(row, word / 4) * 4 + word % 4];
+    }
+    TransposeBlocks<kBits>(block);
+#pragma unroll
+    for (int c = 0; c < kPerWord; ++c) column[c].word[q] = block[c][0];
+  }
+  __syncthreads();
+  // The same memory, now a run of kColWords words for each column.
+  auto* runs = reinterpret_cast<PackedRun<Tile::kGroupWords>*>(tile);
+#pragma unroll
+  for (int c = 0; c < kPerWord; ++c) runs[(word * kPerWord + c) * 8 + group] = column[c];
+  __syncthreads();
+
+  constexpr int kPerPass = Tile::kThreads / kColWords;  // columns written at once
+  const int j = threadIdx.x % kColWords;
+  for (int col = threadIdx.x / kColWords; col < used_cols; col += kPerPass) {
+    const Index first = origin.out + (origin.col + col) * grid.tiles.out_col_stride + origin.row;
+    const int ahead = static_cast<int>((kPerWord - first % kPerWord) % kPerWord);
+    if (j == kColWords - 1 || static_cast<Index>(ahead + (j + 1) * kPerWord) > rows) continue;
+    const uint32_t* run = words + col * kColWords + j;
+    out[(first + ahead) / kPerWord + j] = __funnelshift_r(run[0], run[1], ahead * kBits);
+  }
+
+  if (rows > kRowStep) return;
+  for (int col = threadIdx.x; col < used_cols; col += Tile::kThreads) {
+    const Index end = origin.out + (origin.col + col) * grid.tiles.out_col_stride + grid.tiles.rows;
+    if (end % kPerWord == 0) continue;
+    GatherWord<kBits, 1>(reinterpret_cast<const uint8_t*>(in), reinterpret_cast<uint8_t*>(out),
+                         grid.output, static_cast<Index>(end / kPerWord));
+  }
 }
 
 }  // namespace jax_transpose::cuda

@@ -17,11 +17,8 @@ inline int PointerAlignment(const void* a, const void* b) {
   return static_cast<int>(bits & (~bits + 1));
 }
 
-// Element width comes as an attribute: buffers of types that this FFI header is too old to know
-// report a width of zero, and sub-byte types report a whole byte.
-inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer out,
-                           ffi::Span<const int64_t> permutation, int64_t element_bits,
-                           std::string_view kernel, int64_t tile, Plan* plan) {
+inline ffi::Error CheckShapes(ffi::AnyBuffer in, ffi::AnyBuffer out,
+                              ffi::Span<const int64_t> permutation) {
   const auto dims = in.dimensions();
   if (permutation.size() != dims.size()) {
     return ffi::Error(ffi::ErrorCode::kInvalidArgument,
@@ -37,11 +34,19 @@ inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer 
                         "jax_transpose: permutation does not map the operand to the result");
     }
   }
+  return ffi::Error::Success();
+}
+
+// Shapes must have been checked. Element width comes as an attribute: buffers of types that this
+// FFI header is too old to know report a width of zero, and sub-byte types report a whole byte.
+inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer out,
+                           ffi::Span<const int64_t> permutation, int64_t element_bits,
+                           std::string_view kernel, int64_t tile, Plan* plan) {
   Request request;
   request.platform = platform;
-  request.dims = dims.begin();
+  request.dims = in.dimensions().begin();
   request.axes = permutation.begin();
-  request.rank = static_cast<int64_t>(dims.size());
+  request.rank = static_cast<int64_t>(permutation.size());
   request.set_element_bits(element_bits);
   request.tile = static_cast<int>(tile);
   request.pointer_alignment = PointerAlignment(in.untyped_data(), out.untyped_data());

@@ -38,6 +38,37 @@ constexpr TileRow kTiles[] = {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// True where two dimensions are long enough for tiles of their own: aligned tiles that would be a
+// seventh empty, and unaligned ones narrower than two warps, lose to tiles of more dimensions.
+bool FillsTiles(int64_t rows, int64_t cols, bool aligned, int width) {
+  if (!aligned) return std::min(rows, cols) >= 64;
+  const int tile = CudaTiles(Kind::kAsyncCopy, width).preferred;
+  const double covered = static_cast<double>(CeilDiv(rows, tile) * tile) *
+                         static_cast<double>(CeilDiv(cols, tile) * tile);
+  return static_cast<double>(rows) * static_cast<double>(cols) >= 0.85 * covered;
+}
+
+bool SizePacked(int pointer_alignment, Plan* plan) {
+  const Permutation& p = plan->permutation;
+  PackedLaunch& launch = plan->packed;
+  const bool rows = plan->kind == Kind::kRows;
+  if (rows && !p.keeps_minor()) {
+    plan->kind = Kind::kPacked;
+    plan->reason = "asked for 'rows', but the minor dimension moves";
+  }
+  if (rows && MakeRows(p, pointer_alignment, &launch)) {
+    plan->vector_bytes = p.element_bytes;
+  } else if (MakePacked(p, pointer_alignment, &launch)) {
+    plan->kind = Kind::kPacked;
+    plan->vector_bytes = launch.in_vectors && launch.out_vectors ? 16 : p.element_bytes;
+  } else {
+    return false;
+  }
+  plan->threads = launch.threads;
+  plan->blocks = launch.blocks;
+  return true;
+}
+
 }  // namespace
 
 TileChoice CudaTiles(Kind kind, int element_bytes) {
@@ -61,11 +92,24 @@ bool RowsAligned(const Permutation& p, int pointer_alignment) {
 
 void PickCudaKind(Plan* plan) {
   const Permutation& p = plan->permutation;
+  const int width = p.element_bytes;
+  if (p.keeps_minor()) {
+    // Narrow elements are moved faster as 16-byte vectors with shifts than one by one.
+    const int64_t run = p.extent[p.rank - 1] * width;
+    if (run >= (width >= 8 ? 64 : 256) && width >= 4) {
+      plan->kind = Kind::kRows;
+      plan->reason = "the minor dimension is kept: its runs are copied whole";
+    } else {
+      plan->kind = Kind::kPacked;
+      plan->reason = "the minor dimension is kept but short: tiles of a set of dimensions";
+    }
+    return;
+  }
   const TilePair pair = TiledPair(p);
-  const int64_t narrow = std::min(p.extent[pair.row_dim], p.extent[pair.col_dim]) * p.element_bytes;
-  if (narrow < 32) {
-    plan->kind = Kind::kNaive;
-    plan->reason = "one side is shorter than a 32-byte sector: a tile would be mostly empty";
+  const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
+  if (!FillsTiles(rows, cols, plan->aligned, width)) {
+    plan->kind = Kind::kPacked;
+    plan->reason = "minor dimensions are exchanged and short: tiles of a set of dimensions";
   } else if (plan->aligned) {
     plan->kind = Kind::kAsyncCopy;
     plan->reason = "minor dimensions are exchanged: asynchronous 16-byte copies into tiles";
@@ -75,14 +119,19 @@ void PickCudaKind(Plan* plan) {
   }
 }
 
-void SizeCudaGrid(Plan* plan) {
+void SizeCudaGrid(int pointer_alignment, Plan* plan) {
   const Permutation& p = plan->permutation;
   const int width = p.element_bytes;
-  if (plan->kind == Kind::kNaive || plan->kind == Kind::kRows) {
+  if (plan->kind == Kind::kPacked || plan->kind == Kind::kRows) {
+    if (SizePacked(pointer_alignment, plan)) return;
+    plan->kind = plan->aligned ? Kind::kAsyncCopy : Kind::kVectorized;
+    plan->tile = CudaTiles(plan->kind, width).preferred;
+    plan->reason = "no tile of a set of dimensions fits";
+  }
+  if (plan->kind == Kind::kNaive) {
     plan->vector_bytes = width;
     plan->threads = 256;
-    plan->blocks =
-        CeilDiv(p.elements(), plan->threads * (plan->kind == Kind::kRows ? kRowsPerThread : 1));
+    plan->blocks = CeilDiv(p.elements(), plan->threads);
     return;
   }
   if (plan->kind == Kind::kShifted && (width == 16 || p.keeps_minor())) {

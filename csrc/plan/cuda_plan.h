@@ -16,6 +16,7 @@ TileChoice CudaTiles(Kind kind, int element_bytes);
 bool RowsAligned(const Permutation& p, int pointer_alignment);
 
 void PickCudaKind(Plan* plan);
-void SizeCudaGrid(Plan* plan);
+// Falls back to another kind where the chosen one cannot move the permutation.
+void SizeCudaGrid(int pointer_alignment, Plan* plan);
 
 }  // namespace jax_transpose

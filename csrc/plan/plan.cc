@@ -24,6 +24,7 @@ constexpr KindInfo kKinds[] = {
     {Kind::kVectorized, "vectorized", false, true},
     {Kind::kAsyncCopy, "async_copy", false, true},
     {Kind::kShifted, "shifted", false, true},
+    {Kind::kPacked, "packed", false, true},
     {Kind::kRows, "rows", true, true},
     {Kind::kBlocked, "blocked", true, false},
     {Kind::kInterleave, "interleave", true, false},
@@ -65,6 +66,11 @@ bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
 
 void PickCpuKind(Plan* plan) {
   const Permutation& p = plan->permutation;
+  if (p.keeps_minor()) {
+    plan->kind = Kind::kRows;
+    plan->reason = "the minor dimension is kept: runs are copied whole";
+    return;
+  }
   const TilePair pair = TiledPair(p);
   const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
   const int64_t tile = CpuTile(p.element_bytes);
@@ -78,17 +84,6 @@ void PickCpuKind(Plan* plan) {
     plan->kind = Kind::kBlocked;
     plan->reason = "minor dimensions are exchanged: cache-blocked tiles";
   }
-}
-
-void PickKind(Platform platform, Plan* plan) {
-  const Permutation& p = plan->permutation;
-  if (p.keeps_minor()) {
-    plan->kind = Kind::kRows;
-    plan->reason = "the minor dimension is kept: runs are copied whole";
-    return;
-  }
-  if (platform == Platform::kCpu) return PickCpuKind(plan);
-  PickCudaKind(plan);
 }
 
 }  // namespace
@@ -191,13 +186,13 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
     plan->aligned = RowsAligned(p, request.pointer_alignment);
   }
   if (request.kind == Kind::kAuto) {
-    PickKind(request.platform, plan);
+    request.platform == Platform::kCpu ? PickCpuKind(plan) : PickCudaKind(plan);
   } else {
     plan->reason = "asked for by name";
   }
   if (!ResolveTile(request, plan, error)) return false;
   if (request.platform == Platform::kCuda) {
-    SizeCudaGrid(plan);
+    SizeCudaGrid(request.pointer_alignment, plan);
   } else {
     plan->vector_bytes = p.element_bytes;
     plan->blocks = 1;
@@ -236,8 +231,8 @@ bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
     *reason = "smaller than the platform's measured crossover: XLA's transpose has less overhead";
     return true;
   }
-  if (platform == Platform::kCuda && plan.kind == Kind::kSubByte && !plan.aligned) {
-    *reason = "packed elements whose rows are not aligned: XLA's transpose gathers them as well";
+  if (platform == Platform::kCuda && plan.kind == Kind::kSubByte && plan.tile == 0) {
+    *reason = "packed elements in short or kept runs: XLA's transpose gathers them as well";
     return true;
   }
   *reason = plan.reason;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/packed_plan.h"
 #include "plan/permutation.h"
 
 namespace jax_transpose {
@@ -22,6 +23,7 @@ enum class Kind : uint8_t {
   kTiled,          // shared-memory tile with one column of padding
   kVectorized,     // 16-byte accesses, swizzled tile, sub-transpose in registers
   kAsyncCopy,      // cp.async pipeline into the swizzled tile
+  kPacked,         // tiles of a set of dimensions: skinny, small and high-rank permutations
   kShifted,        // rows of any alignment: whole words on line-aligned lanes
   kBlocked,        // CPU: cache-blocked tiles, transposed in registers
   kInterleave,     // CPU: a side of 2 to 8 elements, adjacent in memory
@@ -38,7 +40,6 @@ std::vector<std::string> KindNames(Platform platform);
 inline constexpr int kTileSides[] = {8, 16, 32, 64, 128};
 
 // Launch shape shared by the plan and the kernels.
-inline constexpr int kRowsPerThread = 4;
 constexpr int ScalarThreads(int tile) { return tile <= 8 ? 64 : 256; }
 constexpr int SwizzledThreads(int element_bytes, int rows, int cols) {
   const int quarter = rows * cols * element_bytes / 16 / 4;  // four 16-byte chunks a thread
@@ -97,6 +98,7 @@ struct Plan {
   int threads = 0;                       // threads a block (CUDA)
   int64_t blocks = 0;                    // blocks of the grid (CUDA) or tiles (CPU)
   const char* reason = "";
+  PackedLaunch packed;  // set where the kind is kPacked or (CUDA) kRows
 };
 
 // False where the request is not possible; `error` then says what is.

@@ -1,5 +1,7 @@
 #include "plan/sub_byte_plan.h"
 
+#include <algorithm>
+
 namespace jax_transpose {
 namespace {
 
@@ -21,28 +23,42 @@ bool PackedRowsAligned(const Permutation& p, int bits) {
 
 void PlanSubByte(const Request& request, Plan* plan) {
   const Permutation& p = plan->permutation;
-  plan->kind = Kind::kSubByte;
-  const bool cuda = request.platform == Platform::kCuda;
-  plan->aligned =
-      PackedRowsAligned(p, cuda ? 128 : 8) && (!cuda || request.pointer_alignment >= 16);
-  if (!plan->aligned) {
-    plan->reason = cuda ? "packed elements whose rows are not on 16-byte boundaries: each thread "
-                          "gathers a word of the output"
-                        : "packed elements whose rows are not on bytes: gathered one by one";
-    plan->vector_bytes = cuda ? 4 : 1;
-    plan->threads = cuda ? 256 : 0;
-    plan->blocks = cuda ? CeilDiv(CeilDiv(p.bytes(), 4), 256) : 1;
-    return;
-  }
-  plan->reason = "packed elements: tiles of 128-byte rows, turned round in registers";
+  const int bits = p.packed_bits;
   const TilePair pair = TiledPair(p);
   const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
-  const int64_t row_step = cuda ? kSubByteRows : 512 / p.packed_bits;
-  const int64_t col_step = cuda ? SubByteCols(p.packed_bits) : 512 / p.packed_bits;
-  if (!cuda) plan->reason = "packed elements: tiles that fit the cache, turned round in registers";
+  int64_t row_step = 0, col_step = 0;
+  plan->kind = Kind::kSubByte;
+  if (request.platform == Platform::kCpu) {
+    plan->aligned = PackedRowsAligned(p, 8);
+    if (plan->aligned) row_step = col_step = 512 / bits;
+    plan->vector_bytes = plan->aligned ? 4 : 1;
+    plan->reason = plan->aligned
+                       ? "packed elements: tiles that fit the cache, turned round in registers"
+                       : "packed elements whose rows are not on bytes: gathered one by one";
+  } else {
+    plan->aligned = request.pointer_alignment >= 16 && PackedRowsAligned(p, 128);
+    plan->threads = 256;
+    plan->vector_bytes = plan->aligned ? 16 : 4;
+    if (plan->aligned) {
+      row_step = kSubByteRows;
+      col_step = SubByteCols(bits);
+      plan->reason = "packed elements: tiles of 128-byte rows, turned round in registers";
+    } else if (request.pointer_alignment >= 4 && !p.keeps_minor() &&
+               std::min(rows, cols) * bits >= 256) {
+      row_step = SubByteShiftedRows(bits);
+      col_step = SubByteShiftedCols(bits);
+      plan->reason =
+          "packed elements whose rows are not on 16-byte boundaries: tiles of shifted words";
+    } else {
+      plan->reason = "packed elements in short or kept runs: each thread gathers an output word";
+    }
+  }
   plan->tile = static_cast<int>(row_step);
-  plan->vector_bytes = cuda ? 16 : 4;
-  plan->threads = cuda ? 256 : 0;
+  if (row_step == 0) {
+    plan->blocks =
+        request.platform == Platform::kCpu ? 1 : CeilDiv(CeilDiv(p.bytes(), 4), plan->threads);
+    return;
+  }
   plan->row_tiles = CeilDiv(rows, row_step);
   plan->col_tiles = CeilDiv(cols, col_step);
   plan->blocks = plan->row_tiles * plan->col_tiles * (p.elements() / (rows * cols));

@@ -10,6 +10,11 @@ namespace jax_transpose {
 inline constexpr int kSubByteRows = 256;
 constexpr int SubByteCols(int bits) { return 1024 / bits; }
 
+// Rows and columns that a shifted tile moves: of its 256 rows and 128 bytes one word is lost on
+// each side to the shift that brings runs onto whole words.
+constexpr int SubByteShiftedRows(int bits) { return kSubByteRows - 32 / bits; }
+constexpr int SubByteShiftedCols(int bits) { return SubByteCols(bits) - 32 / bits; }
+
 // True where every row and matrix of both arrays starts on a multiple of `bits` and holds whole
 // ones, addresses aside.
 bool PackedRowsAligned(const Permutation& p, int bits);

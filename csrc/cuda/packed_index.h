@@ -1,0 +1,71 @@
+// From a block number to a tile, and from a number within the tile to offsets.
+#pragma once
+
+#include "cuda/portable.h"
+#include "plan/packed_plan.h"
+
+namespace jax_transpose::cuda {
+
+struct PackedBlock {
+  const uint8_t* in;  // the tile's first element in either array
+  uint8_t* out;
+  uint32_t valid[2];  // elements of the split dimensions that exist
+  bool full;          // all of them do
+};
+
+JAX_TRANSPOSE_PORTABLE PackedBlock LocateBlock(const PackedGrid& grid, const uint8_t* in,
+                                               uint8_t* out, uint32_t block) {
+  PackedBlock result{in, out, {grid.split[0].tile, grid.split[1].tile}, true};
+  for (int i = 0; i < grid.grid_digits; ++i) {
+    const GridDigit& digit = grid.grid[i];
+    const uint32_t quotient = (MultiplyHigh(block, digit.multiplier) + block) >> digit.shift;
+    const uint32_t coordinate = block - quotient * digit.extent;
+    block = quotient;
+    result.in += coordinate * digit.in;
+    result.out += coordinate * digit.out;
+    if (!grid.partial) continue;
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      if ((digit.splits >> side & 1) && coordinate == grid.split[side].last) {
+        result.valid[side] = grid.split[side].rest;
+        result.full = false;
+      }
+    }
+  }
+  return result;
+}
+
+JAX_TRANSPOSE_PORTABLE uint32_t Quotient(uint32_t number, uint32_t reciprocal) {
+  return reciprocal == 0 ? number : MultiplyHigh(number, reciprocal);
+}
+
+// What `kCount` numbers add up to, digit by digit.
+template <int kCount>
+struct DigitSums {
+  uint32_t number[kCount];
+  uint32_t global[kCount], shared[kCount];
+  uint32_t across[kCount], along[kCount];
+};
+
+template <bool kPartial, int kCount>
+JAX_TRANSPOSE_PORTABLE void SumDigits(const TileDigit* digits, int digit_count,
+                                      DigitSums<kCount>* sums) {
+  for (int i = 0; i < digit_count; ++i) {
+    const TileDigit& digit = digits[i];
+    const bool last = i == digit_count - 1;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const uint32_t quotient = last ? 0 : MultiplyHigh(sums->number[k], digit.reciprocal);
+      const uint32_t coordinate = sums->number[k] - quotient * digit.extent;
+      sums->number[k] = quotient;
+      sums->global[k] += coordinate * digit.global;
+      sums->shared[k] += coordinate * digit.shared;
+      if (kPartial) {
+        sums->across[k] += coordinate * digit.across;
+        sums->along[k] += coordinate * digit.along;
+      }
+    }
+  }
+}
+
+}  // namespace jax_transpose::cuda

@@ -1,0 +1,81 @@
+// The plans of a thread's recent calls. Planning takes up to a few hundred microseconds; a program
+// asks for the same few plans again and again. A cache for each thread needs no lock, and holds for
+// every device and program alike: a plan depends on nothing but the call's own arguments.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "ffi/arguments.h"
+
+namespace jax_transpose {
+
+// Everything that a plan depends on, word by word.
+class PlanKey {
+ public:
+  PlanKey(const int64_t* dims, const int64_t* axes, int64_t rank, int64_t element_bits,
+          std::string_view kernel, int64_t tile, int pointer_alignment) {
+    if (rank > kMaxKeyRank || kernel.size() > kNameWords * sizeof(int64_t)) return;
+    int64_t name[kNameWords] = {};
+    std::memcpy(name, kernel.data(), kernel.size());
+    for (int64_t word : name) Add(word);
+    Add(element_bits);
+    Add(tile);
+    Add(pointer_alignment);
+    for (int64_t i = 0; i < rank; ++i) Add(dims[i]);
+    for (int64_t i = 0; i < rank; ++i) Add(axes[i]);
+  }
+  // False where the call is too unusual to be remembered.
+  bool valid() const { return count_ > 0; }
+  uint64_t hash() const { return hash_ ^ hash_ >> 32; }
+  bool operator==(const PlanKey& other) const {
+    return count_ == other.count_ &&
+           std::memcmp(words_, other.words_, count_ * sizeof(words_[0])) == 0;
+  }
+
+ private:
+  static constexpr int kMaxKeyRank = 32, kNameWords = 3;
+  void Add(int64_t word) {
+    words_[count_++] = word;
+    hash_ = (hash_ ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15u;
+    hash_ ^= hash_ >> 29;
+  }
+  int count_ = 0;
+  uint64_t hash_ = 0;
+  int64_t words_[kNameWords + 3 + 2 * kMaxKeyRank];
+};
+
+struct CachedPlan {
+  PlanKey key;
+  Plan plan;
+};
+
+// `plan` then points at a plan that lasts until the thread's next call.
+inline ffi::Error CachedPlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer out,
+                                 ffi::Span<const int64_t> permutation, int64_t element_bits,
+                                 std::string_view kernel, int64_t tile, const Plan** plan) {
+  constexpr uint64_t kSlots = 64;
+  // The last slot is for calls that are not remembered.
+  thread_local std::unique_ptr<CachedPlan> slots[kSlots + 1];
+  if (ffi::Error error = CheckShapes(in, out, permutation); error.failure()) return error;
+  const PlanKey key(in.dimensions().begin(), permutation.begin(),
+                    static_cast<int64_t>(permutation.size()), element_bits, kernel, tile,
+                    PointerAlignment(in.untyped_data(), out.untyped_data()));
+  std::unique_ptr<CachedPlan>& slot = slots[key.valid() ? key.hash() % kSlots : kSlots];
+  if (slot == nullptr || !key.valid() || !(slot->key == key)) {
+    // A plan that fails must leave no key behind.
+    slot.reset();
+    auto fresh = std::make_unique<CachedPlan>(CachedPlan{key, {}});
+    ffi::Error error =
+        PlanCall(platform, in, out, permutation, element_bits, kernel, tile, &fresh->plan);
+    if (error.failure()) return error;
+    slot = std::move(fresh);
+  }
+  *plan = &slot->plan;
+  return ffi::Error::Success();
+}
+
+}  // namespace jax_transpose
