@@ -90,11 +90,31 @@ def _suite(options, console: Console, platform: str, repeat: int) -> tuple[dict,
             status = 1
 
     runner = suite.Runner(platform, options.kernel, found, repeat)
+
+    def document(records: list[dict]) -> dict:
+        return {
+            "schema": report.SCHEMA,
+            "kind": "suite",
+            "suite": options.suite,
+            "kernel": options.kernel,
+            "environment": report.environment(platform, {p.name: p.version for p in found}),
+            "missing_peers": missing,
+            "copy": runner.copy_kind,
+            "repeat": repeat,
+            "photo": photo_line,
+            "summary": report.summary(records),
+            "records": records,
+        }
+
     with _progress(console) as progress:
         task = progress.add_task("", total=len(chosen))
+        finished = []
 
         def done(record):
             progress.update(task, advance=1, description=record["name"])
+            finished.append(record)
+            if options.json:  # a run that is interrupted keeps what it has
+                report.write_json(options.json, document(finished))
             if record["status"] == "wrong":
                 progress.console.print(
                     f"[bold red]WRONG BYTES: {record['name']}: "
@@ -103,28 +123,15 @@ def _suite(options, console: Console, platform: str, repeat: int) -> tuple[dict,
             elif record["status"] != "ok":
                 progress.console.print(f"[red]{record['name']}: {escape(record['error'])}[/]")
 
-        records = runner.run(chosen, done)
-    total = report.summary(records)
+        result = document(runner.run(chosen, done))
+    total = result["summary"]
     title = f"suite {options.suite}, kernel {options.kernel}: GB/s, bytes read + written"
-    console.print(report.suite_table(records, title))
-    console.print(f"copy = {runner.copy_kind}; times: {_sources(records)}")
+    console.print(report.suite_table(result["records"], title))
+    console.print(f"copy = {runner.copy_kind}; times: {_sources(result['records'])}")
     _worst(console, total)
     if total["wrong"] or total["failed"]:
         status = 1
-    return {
-        "schema": report.SCHEMA,
-        "kind": "suite",
-        "suite": options.suite,
-        "kernel": options.kernel,
-        "environment": report.environment(platform, {p.name: p.version for p in found}),
-        "missing_peers": missing,
-        "copy": runner.copy_kind,
-        "repeat": repeat,
-        "photo": photo_line,
-        "summary": total,
-        "records": records,
-        "last_line": report.last_line(total),
-    }, status
+    return result | {"last_line": report.last_line(total)}, status
 
 
 def _ladder(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:

@@ -82,6 +82,8 @@ def test_matrices(platform_device, name, shape):
 @pytest.mark.parametrize("kernel", ["auto", "xla"])
 @pytest.mark.parametrize("shape", [(3, 5), (127, 33), (512, 768)])
 def test_auto_and_xla(platform_device, name, kernel, shape):
+    if kernel == "xla" and platform_device.name == "cuda" and bits_of(name) == 2:
+        pytest.skip("XLA's own transpose of 2-bit types does not compile for every GPU")
     check(platform_device, name, shape, [(1, 0)], kernel)
 
 

@@ -8,6 +8,8 @@ namespace jax_transpose::cpu {
 namespace {
 
 constexpr int64_t kLine = 64;
+// How far along a row of the input the next lines are asked for, in bytes.
+constexpr int64_t kAhead = 256;
 
 int Log2(int64_t width) {
   int log = 0;
@@ -16,15 +18,21 @@ int Log2(int64_t width) {
 }
 
 PlanesKernel PickKernel(const CpuBlocks& b, const Plan& plan, const KernelTable& kernels) {
-  const bool streaming = b.store == Store::kStreaming;
-  if (plan.permutation.keeps_minor()) return streaming ? kernels.rows_streaming : kernels.rows;
   const int log = Log2(b.element);
-  if (plan.kind == Kind::kInterleave && CpuInterleaves(plan.permutation)) {
+  const bool kept = plan.permutation.keeps_minor();
+  if (!kept && plan.kind == Kind::kInterleave && CpuInterleaves(plan.permutation)) {
     return kernels.interleave[log];
   }
-  return streaming                     ? kernels.tiles_streaming[log]
-         : b.store == Store::kStaged ? kernels.tiles_ahead[log]
-                                       : kernels.tiles[log];
+  switch (b.store) {
+    case Store::kStreaming:
+      return kept ? kernels.rows_streaming : kernels.tiles_streaming[log];
+    case Store::kShifted:
+      return kernels.tiles_shifted[log];
+    case Store::kStaged:
+      return kept ? kernels.rows_ahead : kernels.tiles_ahead[log];
+    default:
+      return kept ? kernels.rows : kernels.tiles[log];
+  }
 }
 
 // A buffer for kStaged, kept by each thread: a fresh one would fault its pages in at every call.
@@ -95,7 +103,24 @@ class Walk {
     planes.starts = static_cast<int64_t>(starts_.size());
     planes.start = starts_.data();
     planes.run = b_.element;
+    planes.ahead = b_.store == Store::kStaged ? ToNextBlock() : kAhead;
+    const int64_t left = b_.dim[b_.row].extent - at_[b_.row] - size_[b_.row];
+    planes.rows_ahead = std::min(left, (kLine + b_.element - 1) / b_.element);
+    planes.starts_row = at_[b_.row] == 0;
+    planes.ends_row = left == 0;
     kernel_(planes);
+  }
+
+  // Bytes from this block's input to the next one's.
+  int64_t ToNextBlock() const {
+    int64_t distance = 0;
+    for (int d = b_.rank - 1; d >= 0; --d) {
+      if (at_[d] + b_.dim[d].block < b_.dim[d].extent) {
+        return distance + b_.dim[d].block * b_.dim[d].in;
+      }
+      distance -= at_[d] * b_.dim[d].in;
+    }
+    return 0;
   }
 
   // Where a block's matrices start: the longest of the other dims is stepped over, the rest are
@@ -127,17 +152,28 @@ class Walk {
   }
 
   // Lays the block's output runs out in a buffer, then streams them. Runs are padded apart: at a
-  // power-of-two pitch they would share cache sets.
+  // power-of-two pitch they would share cache sets. Where a run goes on in the next block, it is
+  // cut at the end of a line of the output, for which the block takes in a line's worth more.
   void Staged(const char* in, char* out) {
     int64_t run = b_.element;
-    int i = b_.rank - 1;
-    for (bool whole = true; i >= 0 && whole; --i) {
+    int i = b_.rank - 1, cut = -1;
+    for (; i >= 0 && cut < 0; --i) {
       const int d = b_.order_out[i];
       stride_[d] = run;
-      run *= size_[d];
-      whole = size_[d] == b_.dim[d].extent;
+      if (b_.dim[d].block < b_.dim[d].extent) cut = d;
+      if (cut < 0) run *= size_[d];
     }
     const int outer = i + 1;  // dims order_out[0 .. outer) tell the runs apart
+    bool starts = true, ends = true;
+    int64_t share = run;  // bytes of a run that are this block's, before the cuts are moved
+    if (cut >= 0) {
+      const int64_t left = b_.dim[cut].extent - at_[cut] - size_[cut];
+      share = run * size_[cut];
+      starts = at_[cut] == 0;
+      ends = left == 0;
+      size_[cut] += std::min(left, (kLine + run - 1) / run);
+      run *= size_[cut];
+    }
     const int64_t pitch = (run + kLine - 1) / kLine * kLine + kLine;
     int64_t bytes = pitch;
     for (; i >= 0; --i) {
@@ -149,7 +185,9 @@ class Walk {
     Block(in, staged);
     int64_t position[kMaxRank] = {};
     for (;;) {
-      kernels_.stream(out, staged, run);
+      const int64_t from = starts ? 0 : ToLine(out);
+      const int64_t to = ends ? share : std::min(run, share + ToLine(out + share));
+      if (from < to) kernels_.stream(out + from, staged + from, to - from);
       for (i = outer - 1; i >= 0; --i) {
         const int d = b_.order_out[i];
         staged += stride_[d];
@@ -161,6 +199,11 @@ class Walk {
       }
       if (i < 0) return;
     }
+  }
+
+  // Bytes from `at` to the next start of a line.
+  static int64_t ToLine(const char* at) {
+    return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(at) % kLine);
   }
 
   const CpuBlocks& b_;

@@ -3,6 +3,7 @@
 #include "cpu/interleave.h"
 #include "cpu/kernel_table.h"
 #include "cpu/row_copies.h"
+#include "cpu/shifted.h"
 #include "cpu/tiles.h"
 
 #define JT_STRING_OF(x) #x
@@ -21,9 +22,11 @@ const KernelTable kTable = {
     {TilePlanes<1, Mode::kStreaming>, TilePlanes<2, Mode::kStreaming>,
      TilePlanes<4, Mode::kStreaming>, TilePlanes<8, Mode::kStreaming>,
      TilePlanes<16, Mode::kStreaming>},
+    {ShiftedPlanes<1>, ShiftedPlanes<2>, ShiftedPlanes<4>, ShiftedPlanes<8>, ShiftedPlanes<16>},
     {InterleavePlanes<1>, InterleavePlanes<2>, InterleavePlanes<4>, InterleavePlanes<8>,
      TilePlanes<16, Mode::kCached>},
-    Rows,
+    Rows<false>,
+    Rows<true>,
     RowsStreaming,
     Stream,
     Fence,

@@ -29,6 +29,13 @@ struct Planes {
   int64_t starts;
   const Offset* start;
   int64_t run;  // bytes of one element, for `rows`
+  // How far ahead of its use a line of the input is asked for, in bytes; for kernels that ask.
+  ptrdiff_t ahead;
+  // For `tiles_shifted`: an output row is written up to the end of the line in which this part of
+  // it ends, from the start of the next line where another part comes before; `rows_ahead` more
+  // rows than this part's may be read to complete that line.
+  int64_t rows_ahead;
+  bool starts_row, ends_row;  // whether this part is the first, the last of its output rows
 };
 
 using PlanesKernel = void (*)(const Planes&);
@@ -39,9 +46,11 @@ struct KernelTable {
   // By log2 of the element width: for cached data, for inputs that are not cached, and for outputs
   // that shall not be. Streaming kernels need outputs whose every row starts on a 64-byte boundary.
   PlanesKernel tiles[5], tiles_ahead[5], tiles_streaming[5];
+  // Streaming too, to rows that start anywhere.
+  PlanesKernel tiles_shifted[5];
   // One side of 2 to 8 elements, adjacent in memory: see Interleaves().
   PlanesKernel interleave[5];
-  PlanesKernel rows, rows_streaming;
+  PlanesKernel rows, rows_ahead, rows_streaming;
   // Copies `bytes` with stores that bypass the cache, whatever the alignment.
   void (*stream)(char* out, const char* in, size_t bytes);
   // Orders streaming stores before whatever publishes that they are done.

@@ -42,10 +42,10 @@ void AdviseHugePages(void* out, int64_t bytes) {
 }
 
 // body(first, last) over [0, items), in chunks where `bytes` repay waking the pool.
-void Split(int64_t items, int64_t bytes, const Threads& threads,
+void Split(int64_t items, int64_t bytes, const Threads& threads, const Thresholds& thresholds,
            const std::function<void(int64_t, int64_t)>& body) {
   const int64_t chunks = std::min(items, threads.count * kChunksPerThread);
-  if (threads.count <= 1 || bytes < kCpuThreadBytes || chunks <= 1) return body(0, items);
+  if (threads.count <= 1 || bytes < thresholds.threads || chunks <= 1) return body(0, items);
   // `body` outlives every chunk: the caller waits here until the last is done.
   ParallelFor(chunks, threads.count - 1, threads.schedule, [=, &body](int64_t chunk) {
     body(items / chunks * chunk + std::min(chunk, items % chunks),
@@ -53,11 +53,11 @@ void Split(int64_t items, int64_t bytes, const Threads& threads,
   });
 }
 
-void Copy(int64_t bytes, const char* in, char* out, const Threads& threads) {
+void Copy(int64_t bytes, const char* in, char* out, const Threads& threads, const Thresholds& thresholds) {
   const KernelTable& kernels = Kernels();
-  Split((bytes + kCopyBlock - 1) / kCopyBlock, bytes, threads, [&](int64_t first, int64_t last) {
+  Split((bytes + kCopyBlock - 1) / kCopyBlock, bytes, threads, thresholds, [&](int64_t first, int64_t last) {
     const int64_t from = first * kCopyBlock, to = std::min(bytes, last * kCopyBlock);
-    if (bytes >= kCpuStreamBytes) {
+    if (bytes >= thresholds.stream) {
       kernels.stream(out + from, in + from, to - from);
       kernels.fence();
     } else {
@@ -84,7 +84,7 @@ void Naive(const Permutation& p, const char* in, char* out) {
 
 }  // namespace
 
-void Run(const Plan& plan, const void* in, void* out, const Threads& threads) {
+void Run(const Plan& plan, const void* in, void* out, const Threads& threads, const Thresholds& thresholds) {
   const Permutation& p = plan.permutation;
   if (plan.blocks == 0) return;
   const char* source = static_cast<const char*>(in);
@@ -93,12 +93,13 @@ void Run(const Plan& plan, const void* in, void* out, const Threads& threads) {
   if (plan.kind == Kind::kSubByte) {
     return SubByte(plan, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out), threads);
   }
-  if (plan.kind == Kind::kCopy) return Copy(p.bytes(), source, target, threads);
+  if (plan.kind == Kind::kCopy) return Copy(p.bytes(), source, target, threads, thresholds);
   if (plan.kind == Kind::kNaive || (plan.kind == Kind::kRows && !p.keeps_minor())) {
     return Naive(p, source, target);
   }
-  const CpuBlocks blocks = MakeCpuBlocks(p, reinterpret_cast<uintptr_t>(out) % 64 == 0);
-  Split(blocks.blocks, p.bytes(), threads, [&](int64_t first, int64_t last) {
+  const CpuBlocks blocks = MakeCpuBlocks(p, reinterpret_cast<uintptr_t>(out) % 64 == 0,
+                                         thresholds.stream);
+  Split(blocks.blocks, p.bytes(), threads, thresholds, [&](int64_t first, int64_t last) {
     RunBlocks(blocks, plan, Kernels(), source, target, first, last);
   });
 }

@@ -113,10 +113,10 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Runs a kernel on plain buffers with threads of its own, so that tests reach every instruction
-// set and thread count without compiling a program each.
+// set and thread count without compiling a program each. `large` takes the paths of large arrays.
 void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
                   const std::vector<int64_t>& axes, double element_bytes, const std::string& kernel,
-                  int threads) {
+                  int threads, bool large) {
   Request request;
   request.dims = shape.data();
   request.axes = axes.data();
@@ -134,9 +134,11 @@ void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
   }
   std::vector<std::thread> helpers;
   Threads pool{threads, [&](std::function<void()> task) { helpers.emplace_back(std::move(task)); }};
+  Thresholds thresholds;
+  if (large) thresholds = {0, 0};
   {
     nb::gil_scoped_release unlocked;
-    Run(plan, in.data(), out.data(), pool);
+    Run(plan, in.data(), out.data(), pool, thresholds);
     for (std::thread& helper : helpers) helper.join();
   }
 }
@@ -195,7 +197,7 @@ NB_MODULE(_cpu, m) {
   m.def("isas", [] { return nb::tuple(nb::cast(IsaNames())); });
   m.def("_run", &RunOnBuffers, nb::arg("input"), nb::arg("output"), nb::arg("shape"),
         nb::arg("axes"), nb::arg("element_bytes"), nb::arg("kernel") = "native",
-        nb::arg("threads") = 1);
+        nb::arg("threads") = 1, nb::arg("large") = false);
   m.def("_emulate_cuda", &EmulateCuda, nb::arg("input"), nb::arg("output"), nb::arg("shape"),
         nb::arg("axes"), nb::arg("element_bytes"), nb::arg("kernel") = "packed");
   if (!IsaError().empty()) throw nb::import_error(IsaError().c_str());

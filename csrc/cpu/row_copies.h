@@ -19,7 +19,7 @@ JT_INLINE void CopyLong(char* out, const char* in, int64_t bytes) {
 
 void Stream(char* out, const char* in, size_t size) {
   const int64_t bytes = static_cast<int64_t>(size);
-  const int64_t ahead = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(out) % kLine);
+  const int64_t ahead = ToLine(out);
   if (bytes < ahead + kLine) {
     __builtin_memcpy(out, in, size);
     return;
@@ -31,46 +31,50 @@ void Stream(char* out, const char* in, size_t size) {
   CopyShort(out + at, in + at, bytes - at);
 }
 
-template <class Copy>
+template <bool kAhead, class Copy>
 JT_INLINE void ForEachRun(const Planes& p, Copy copy) {
   ForEachMatrix(p, [&](const char* in, char* out) {
     for (int64_t c = 0; c < p.cols; ++c) {
       const char* from = in + c * p.run;
       char* to = out + c * p.out_pitch;
-      for (int64_t r = 0; r < p.rows; ++r, from += p.in_pitch, to += p.run) copy(to, from);
+      for (int64_t r = 0; r < p.rows; ++r, from += p.in_pitch, to += p.run) {
+        if constexpr (kAhead) Prefetch(from + p.ahead, kLine, (p.run + kLine - 1) / kLine);
+        copy(to, from);
+      }
     }
   });
 }
 
-template <int kBytes>
+template <bool kAhead, int kBytes>
 JT_INLINE void RunsOf(const Planes& p) {
-  ForEachRun(p, [](char* out, const char* in) { __builtin_memcpy(out, in, kBytes); });
+  ForEachRun<kAhead>(p, [](char* out, const char* in) { __builtin_memcpy(out, in, kBytes); });
 }
 
+template <bool kAhead>
 void Rows(const Planes& p) {
   const int64_t bytes = p.run;
   switch (bytes) {
     case 3:
-      return RunsOf<3>(p);
+      return RunsOf<kAhead, 3>(p);
     case 6:
-      return RunsOf<6>(p);
+      return RunsOf<kAhead, 6>(p);
     case 12:
-      return RunsOf<12>(p);
+      return RunsOf<kAhead, 12>(p);
     case 16:
-      return RunsOf<16>(p);
+      return RunsOf<kAhead, 16>(p);
     case 24:
-      return RunsOf<24>(p);
+      return RunsOf<kAhead, 24>(p);
     case 32:
-      return RunsOf<32>(p);
+      return RunsOf<kAhead, 32>(p);
     case 48:
-      return RunsOf<48>(p);
+      return RunsOf<kAhead, 48>(p);
     default:
       break;
   }
   if (bytes < kLine) {
-    ForEachRun(p, [=](char* out, const char* in) { CopyShort(out, in, bytes); });
+    ForEachRun<kAhead>(p, [=](char* out, const char* in) { CopyShort(out, in, bytes); });
   } else {
-    ForEachRun(p, [=](char* out, const char* in) { CopyLong(out, in, bytes); });
+    ForEachRun<kAhead>(p, [=](char* out, const char* in) { CopyLong(out, in, bytes); });
   }
 }
 

@@ -7,10 +7,8 @@
 namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
 
 constexpr int kLine = 64;  // bytes of a cache line, and of a tile's side
-// How far ahead of its use a line of the input is asked for, in bytes along its row, and how many
-// tiles down the rows are finished before moving along them: the output's rows then grow by
-// neighbouring lines in short time, which the memory takes twice as fast as single ones.
-constexpr int kAhead = 256;
+// How many tiles down the rows are finished before moving along them: the output's rows then grow
+// by neighbouring lines in short time, which memory takes twice as fast as single ones.
 constexpr int kBand = 4;
 
 // Where the data comes from and goes to.
@@ -20,6 +18,14 @@ enum class Mode {
   kStreaming,  // large input and output; whole lines bypass the cache
 };
 
+// Bytes from `at` to the next start of a line, and since the last one.
+JT_INLINE int64_t ToLine(const char* at) {
+  return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(at) % kLine);
+}
+JT_INLINE int64_t BeyondLine(const char* at) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % kLine);
+}
+
 // move(in, out) for every matrix.
 template <class Move>
 JT_INLINE void ForEachMatrix(const Planes& p, Move move) {
@@ -28,6 +34,13 @@ JT_INLINE void ForEachMatrix(const Planes& p, Move move) {
     char* out = p.out + p.start[k].out;
     for (int64_t i = 0; i < p.count; ++i, in += p.step.in, out += p.step.out) move(in, out);
   }
+}
+
+// Asks for the lines of `rows` rows. Into the second-level cache: rows of a power-of-two pitch
+// crowd the first.
+JT_INLINE void Prefetch(const char* at, ptrdiff_t pitch, int64_t rows) {
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(at + i * pitch, 0, 2);
 }
 
 // kCount * side rows of 16 bytes become `side` rows of 16 * kCount bytes, side = 16 / kWidth. Lane
@@ -150,10 +163,15 @@ JT_INLINE void Edge(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out
 
 template <int kWidth, Mode kMode>
 JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out_pitch,
-                     int64_t rows, int64_t cols) {
+                     int64_t rows, int64_t cols, ptrdiff_t ahead) {
   constexpr int side = 16 / kWidth, tile = kLine / kWidth;
   const int64_t tiled_rows = rows / tile * tile, tiled_cols = cols / tile * tile;
   if (tiled_rows == 0 || tiled_cols == 0) {
+    if constexpr (kMode != Mode::kCached) {
+      for (int64_t c = 0; c < cols; c += tile) {
+        Prefetch(in + c * kWidth + ahead, in_pitch, rows);
+      }
+    }
     Edge<kWidth>(in, in_pitch, out, out_pitch, rows, cols);
     return;
   }
@@ -163,11 +181,7 @@ JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
     for (int64_t c = 0; c < tiled_cols; c += tile) {
       for (int64_t r = r0; r < end; r += tile) {
         const char* from = in + r * in_pitch + c * kWidth;
-        if constexpr (kMode != Mode::kCached) {
-          // Into the second-level cache: rows of a power-of-two pitch crowd the first.
-#pragma GCC unroll 8
-          for (int i = 0; i < tile; ++i) __builtin_prefetch(from + i * in_pitch + kAhead, 0, 2);
-        }
+        if constexpr (kMode != Mode::kCached) Prefetch(from + ahead, in_pitch, tile);
         Tile<kWidth, kMode == Mode::kStreaming, (kWidth <= 4)>(
             from, in_pitch, out + c * out_pitch + r * kWidth, out_pitch);
       }
@@ -184,10 +198,11 @@ JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
 }
 
 // A batch of square matrices of a side known to the compiler, none longer than 8.
-template <int kWidth, int kSide>
+template <int kWidth, int kSide, Mode kMode>
 void SquarePlanes(const Planes& p) {
   constexpr int side = 16 / kWidth;
   ForEachMatrix(p, [&](const char* in, char* out) {
+    if constexpr (kMode != Mode::kCached) Prefetch(in + p.ahead, p.in_pitch, kSide);
     if constexpr (kSide >= side) {
 #pragma GCC unroll 8
       for (int c = 0; c < kSide; c += side) {
@@ -217,25 +232,25 @@ void TilePlanes(const Planes& p) {
   if (p.rows == p.cols) {
     switch (p.rows) {
       case 2:
-        return SquarePlanes<kWidth, 2>(p);
+        return SquarePlanes<kWidth, 2, kMode>(p);
       case 3:
-        return SquarePlanes<kWidth, 3>(p);
+        return SquarePlanes<kWidth, 3, kMode>(p);
       case 4:
-        return SquarePlanes<kWidth, 4>(p);
+        return SquarePlanes<kWidth, 4, kMode>(p);
       case 5:
-        return SquarePlanes<kWidth, 5>(p);
+        return SquarePlanes<kWidth, 5, kMode>(p);
       case 6:
-        return SquarePlanes<kWidth, 6>(p);
+        return SquarePlanes<kWidth, 6, kMode>(p);
       case 7:
-        return SquarePlanes<kWidth, 7>(p);
+        return SquarePlanes<kWidth, 7, kMode>(p);
       case 8:
-        return SquarePlanes<kWidth, 8>(p);
+        return SquarePlanes<kWidth, 8, kMode>(p);
       default:
         break;
     }
   }
   ForEachMatrix(p, [&](const char* in, char* out) {
-    Plane<kWidth, kMode>(in, p.in_pitch, out, p.out_pitch, p.rows, p.cols);
+    Plane<kWidth, kMode>(in, p.in_pitch, out, p.out_pitch, p.rows, p.cols, p.ahead);
   });
 }
 

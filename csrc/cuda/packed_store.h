@@ -35,11 +35,9 @@ struct PackedStore {
     // A vector that begins before its sub-run, or ends after, reads entries that no store uses.
     constexpr uint32_t kMargin = kVectors ? 0 : kPerVector;
     for (uint32_t i = thread; i < grid.out_run + 2 * kMargin; i += threads) {
-      DigitSums<1> sums{{0}, {0}, {0}, {0}, {0}};
-      if (i >= kMargin && i < grid.out_run + kMargin) {
-        sums.number[0] = i - kMargin;
-        SumDigits<false>(grid.element, grid.element_digits, &sums);
-      }
+      const uint32_t element = i - kMargin;  // wraps before the sub-run
+      DigitSums<1> sums{{element}, {0}, {0}, {0}, {0}};
+      if (element < grid.out_run) SumDigits<false>(grid.element, grid.element_digits, &sums);
       Store(shared + grid.element_table + 2 * i, static_cast<uint16_t>(sums.shared[0]));
     }
   }

@@ -7,6 +7,7 @@ namespace jax_transpose {
 namespace {
 
 constexpr int64_t kLine = 64;
+constexpr int64_t kLongRun = 1024;  // bytes that make the ends' part in a run's cost small
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -65,7 +66,7 @@ bool CpuInterleaves(const Permutation& p) {
          (fits(p.extent[row], p.extent[col]) && s.out[col] == p.extent[row]);
 }
 
-CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned) {
+CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned, int64_t stream_bytes) {
   const Strides s = ComputeStrides(p);
   const bool kept = p.keeps_minor();
   CpuBlocks b;
@@ -73,18 +74,28 @@ CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned) {
   b.rank = p.rank - (kept ? 1 : 0);
   const int col = b.rank - 1, row = p.axes[b.rank - 1];
 
-  const bool large = p.bytes() >= kCpuStreamBytes;
+  const bool large = p.bytes() >= stream_bytes;
   bool lines = out_aligned;
   for (int d = 0; d < b.rank; ++d) {
     if (d != row || kept) lines = lines && s.out[d] * p.element_bytes % kLine == 0;
   }
-  // Lines come whole out of whole tiles only.
+  // Whole lines come out of whole tiles.
   const int64_t tile = kLine / p.element_bytes;
-  if (!kept) lines = lines && p.extent[row] >= tile && p.extent[col] >= tile;
-  b.store = !large ? Store::kCached : lines ? Store::kStreaming : Store::kStaged;
-  // A run of a kilobyte or more is streamed by itself, ragged ends and all.
-  if (large && kept && b.element >= 1024) b.store = Store::kStreaming;
+  const bool tiles =
+      !kept && p.extent[row] >= tile && p.extent[col] >= tile && !CpuInterleaves(p);
+  if (!large) {
+    b.store = Store::kCached;
+  } else if (kept) {
+    // A long run is streamed by itself, ragged ends and all.
+    b.store = lines || b.element >= kLongRun ? Store::kStreaming : Store::kStaged;
+  } else if (tiles && lines) {
+    b.store = Store::kStreaming;
+  } else {
+    const bool is_long = p.extent[row] * p.element_bytes >= Env("T_SH", kLongRun);
+    b.store = tiles && is_long ? Store::kShifted : Store::kStaged;
+  }
 
+  if (Env("T_ST",0) && large) b.store = Store::kStaged;
   Targets t;
   switch (b.store) {
     case Store::kCached:
@@ -92,6 +103,9 @@ CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned) {
       break;
     case Store::kStreaming:
       t = {Env("T_SI", 4096), Env("T_SO", 256), Env("T_SB", 16384)};
+      break;
+    case Store::kShifted:
+      t = {Env("T_HI", 64), Env("T_HO", 2048), Env("T_HB", 16384)};
       break;
     default:
       t = {Env("T_GI", 512), Env("T_GO", 2048), Env("T_GB", 65536)};

@@ -11,7 +11,8 @@ namespace jax_transpose {
 enum class Store : uint8_t {
   kCached,     // plain stores
   kStreaming,  // whole lines past the cache, straight from registers
-  kStaged,     // through a buffer that is then streamed: runs that do not start on a line
+  kShifted,    // the same where long rows do not start on a line: cut at the output's lines
+  kStaged,     // through a buffer that is then streamed: short runs
 };
 
 struct CpuBlocks {
@@ -29,14 +30,16 @@ struct CpuBlocks {
   int64_t blocks = 0;
 };
 
-// `p` has rank >= 2. `out_aligned`: the output starts on a 64-byte boundary.
-CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned);
-
 // True where one side has 2 to 8 elements that are adjacent in memory, and the other side is long
 // and its runs follow each other.
 bool CpuInterleaves(const Permutation& p);
 
-// Outputs at least this large bypass the cache: see docs/tuning.md.
+// Outputs at least this large bypass the cache: docs/tuning.md has the measurements.
 inline constexpr int64_t kCpuStreamBytes = int64_t{4} << 20;
+
+// `p` has rank >= 2. `out_aligned`: the output starts on a 64-byte boundary. Arrays of
+// `stream_bytes` and more are treated as too large for the cache.
+CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned,
+                        int64_t stream_bytes = kCpuStreamBytes);
 
 }  // namespace jax_transpose

@@ -39,7 +39,7 @@ std::string PlatformName(Platform platform) { return platform == Platform::kCpu 
 
 bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
   const TileChoice choice = CudaTiles(plan->kind, plan->permutation.element_bytes);
-  plan->tile = choice.preferred;
+  if (plan->tile == 0) plan->tile = choice.preferred;
   if (request.tile == 0) return true;
   for (int side : choice.sides) {
     if (side != 0 && side == request.tile) {
@@ -102,7 +102,7 @@ bool ParseKind(const char* name, size_t size, Kind* kind) {
   auto is = [&](const char* other) {
     return std::strlen(other) == size && std::memcmp(name, other, size) == 0;
   };
-  if (is("auto") || is("native")) {
+  if (is("auto") || is("native") || is("autotune")) {
     *kind = Kind::kAuto;
     return true;
   }
@@ -225,6 +225,11 @@ std::vector<Plan> CudaCandidates(Request request) {
 }
 
 bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
+  if (platform == Platform::kCuda && plan.permutation.packed_bits == 2) {
+    // XLA's own kernel asks for more shared memory than there is (jax 0.11.2).
+    *reason = plan.reason;
+    return false;
+  }
   // Bytes of one array below which the fixed cost of a custom call outweighs the faster kernel.
   const int64_t crossover = platform == Platform::kCuda ? kCudaCrossoverBytes : kCpuCrossoverBytes;
   if (plan.permutation.bytes() < crossover) {

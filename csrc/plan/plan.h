@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
 };
 
 const char* KindName(Kind kind);
-// False where `name` is no kind. "auto" and "native" both ask the plan to pick.
+// False where `name` is no kind. "auto", "native" and "autotune" all ask the plan to pick.
 bool ParseKind(const char* name, size_t size, Kind* kind);
 std::vector<std::string> KindNames(Platform platform);
 
