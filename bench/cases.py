@@ -35,7 +35,10 @@ WIDTH_DTYPES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64", 16: "comp
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One transpose. `data` is "random" (random bits) or "photo" (a batch made from a photograph).
+    """One transpose.
+
+    `data` is "random" (random bits) or "photo" (a batch made from a photograph). `xla` is false for
+    a case that XLA's own transpose takes minutes to compile on a GPU: it is timed without.
 
     >>> Case("t", (3, 4), (1, 0), "float32").moved
     96
@@ -46,6 +49,7 @@ class Case:
     axes: tuple[int, ...]
     dtype: str
     data: str = "random"
+    xla: bool = True
 
     @property
     def elements(self) -> int:
@@ -105,7 +109,8 @@ def parse_case(raw: dict, platform: str) -> Case:
     shape, axes = tuple(shape), tuple(raw["axes"])
     if sorted(axes) != list(range(len(shape))):
         raise ValueError(f"case {raw['name']!r}: axes {axes} do not permute shape {shape}")
-    return Case(raw["name"], shape, axes, dtype_name(raw["dtype"]), raw.get("data", "random"))
+    dtype, data, xla = dtype_name(raw["dtype"]), raw.get("data", "random"), raw.get("xla", True)
+    return Case(raw["name"], shape, axes, dtype, data, xla or platform == "cpu")
 
 
 def load_suite(name_or_path: str, platform: str) -> list[Case]:

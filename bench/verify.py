@@ -19,7 +19,7 @@ from .cases import element_bits
 HOST_BYTES = 64 << 20
 
 
-def wrong_elements(x: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> int:
+def wrong_elements(x: jax.Array, y: jax.Array, axes: tuple[int, ...], on_host: bool = False) -> int:
     """How many elements of `y` differ in any bit from `x` transposed by `axes`; 0 is right.
 
     A wrong shape or dtype counts every element.
@@ -29,7 +29,7 @@ def wrong_elements(x: jax.Array, y: jax.Array, axes: tuple[int, ...]) -> int:
         return max(1, math.prod(expected_shape))
     if x.size == 0:
         return 0
-    if jax.default_backend() == "cpu" or x.nbytes <= HOST_BYTES:
+    if on_host or jax.default_backend() == "cpu" or x.nbytes <= HOST_BYTES:
         return host_wrong(np.asarray(x), np.asarray(y), axes)
     return int(_device_wrong(x, y, tuple(axes)))
 

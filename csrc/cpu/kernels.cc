@@ -53,17 +53,19 @@ void Split(int64_t items, int64_t bytes, const Threads& threads, const Threshold
   });
 }
 
-void Copy(int64_t bytes, const char* in, char* out, const Threads& threads, const Thresholds& thresholds) {
+void Copy(int64_t bytes, const char* in, char* out, const Threads& threads,
+          const Thresholds& thresholds) {
   const KernelTable& kernels = Kernels();
-  Split((bytes + kCopyBlock - 1) / kCopyBlock, bytes, threads, thresholds, [&](int64_t first, int64_t last) {
-    const int64_t from = first * kCopyBlock, to = std::min(bytes, last * kCopyBlock);
-    if (bytes >= thresholds.stream) {
-      kernels.stream(out + from, in + from, to - from);
-      kernels.fence();
-    } else {
-      std::memcpy(out + from, in + from, to - from);
-    }
-  });
+  Split((bytes + kCopyBlock - 1) / kCopyBlock, bytes, threads, thresholds,
+        [&](int64_t first, int64_t last) {
+          const int64_t from = first * kCopyBlock, to = std::min(bytes, last * kCopyBlock);
+          if (bytes >= thresholds.stream) {
+            kernels.stream(out + from, in + from, to - from);
+            kernels.fence();
+          } else {
+            std::memcpy(out + from, in + from, to - from);
+          }
+        });
 }
 
 // One element at a time, in output order: what the other kinds are measured against.
@@ -84,7 +86,8 @@ void Naive(const Permutation& p, const char* in, char* out) {
 
 }  // namespace
 
-void Run(const Plan& plan, const void* in, void* out, const Threads& threads, const Thresholds& thresholds) {
+void Run(const Plan& plan, const void* in, void* out, const Threads& threads,
+         const Thresholds& thresholds) {
   const Permutation& p = plan.permutation;
   if (plan.blocks == 0) return;
   const char* source = static_cast<const char*>(in);
@@ -97,8 +100,8 @@ void Run(const Plan& plan, const void* in, void* out, const Threads& threads, co
   if (plan.kind == Kind::kNaive || (plan.kind == Kind::kRows && !p.keeps_minor())) {
     return Naive(p, source, target);
   }
-  const CpuBlocks blocks = MakeCpuBlocks(p, reinterpret_cast<uintptr_t>(out) % 64 == 0,
-                                         thresholds.stream);
+  const CpuBlocks blocks =
+      MakeCpuBlocks(p, reinterpret_cast<uintptr_t>(out) % 64 == 0, thresholds.stream);
   Split(blocks.blocks, p.bytes(), threads, thresholds, [&](int64_t first, int64_t last) {
     RunBlocks(blocks, plan, Kernels(), source, target, first, last);
   });

@@ -85,7 +85,8 @@ void RowsStreaming(const Planes& p) {
     for (int64_t r = 0; r < p.rows; ++r) {
       const char* from = in + r * p.in_pitch;
       char* to = out + r * p.run;
-      for (int64_t c = 0; c < p.cols; ++c, from += p.run, to += p.out_pitch) Stream(to, from, bytes);
+      for (int64_t c = 0; c < p.cols; ++c, from += p.run, to += p.out_pitch)
+        Stream(to, from, bytes);
     }
   });
 }

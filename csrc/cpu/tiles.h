@@ -50,7 +50,8 @@ JT_INLINE void Block(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
   constexpr int side = 16 / kWidth;
   Vector<kWidth, kCount> x[side];
 #pragma GCC unroll 16
-  for (int i = 0; i < side; ++i) x[i] = LoadLanes<kWidth, kCount>(in + i * in_pitch, side * in_pitch);
+  for (int i = 0; i < side; ++i)
+    x[i] = LoadLanes<kWidth, kCount>(in + i * in_pitch, side * in_pitch);
   TransposeLanes<kWidth, kCount>(x);
 #pragma GCC unroll 16
   for (int i = 0; i < side; ++i) {
@@ -182,7 +183,7 @@ JT_INLINE void Plane(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t ou
       for (int64_t r = r0; r < end; r += tile) {
         const char* from = in + r * in_pitch + c * kWidth;
         if constexpr (kMode != Mode::kCached) Prefetch(from + ahead, in_pitch, tile);
-        Tile<kWidth, kMode == Mode::kStreaming, (kWidth <= 4)>(
+        Tile<kWidth, kMode == Mode::kStreaming, kWidth <= (kMode == Mode::kCached ? 2 : 4)>(
             from, in_pitch, out + c * out_pitch + r * kWidth, out_pitch);
       }
     }

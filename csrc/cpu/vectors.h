@@ -113,10 +113,9 @@ template <bool kHigh, class V, size_t... kIndex>
 JT_INLINE V Zip(V a, V b, std::index_sequence<kIndex...>) {
   constexpr size_t words = sizeof...(kIndex), lane = 16 * words / sizeof(V);
   constexpr size_t half = kHigh ? lane / 2 : 0;
-  return __builtin_shufflevector(
-      a, b,
-      static_cast<int>(kIndex / lane * lane + half + kIndex % lane / 2 +
-                       (kIndex % 2 ? words : 0))...);
+  return __builtin_shufflevector(a, b,
+                                 static_cast<int>(kIndex / lane * lane + half + kIndex % lane / 2 +
+                                                  (kIndex % 2 ? words : 0))...);
 }
 
 // Transposes, in every lane, the square matrix whose row i is that lane of x[i]. One round is a

@@ -1,20 +1,16 @@
 #include "plan/cpu_blocks.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace jax_transpose {
 namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kLongRun = 1024;  // bytes that make the ends' part in a run's cost small
+// Outputs written in order stay in the cache until they are this many times as large as others.
+constexpr int64_t kInOrderFactor = 16;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t Env(const char* name, int64_t value) {
-  const char* text = std::getenv(name);
-  return text ? std::atoll(text) : value;
-}
 
 // Lengths of a block's runs, and its size, in bytes.
 struct Targets {
@@ -23,7 +19,7 @@ struct Targets {
 
 struct Shaper {
   const Permutation& p;
-  int rank;
+  int rank, row, col;
   int64_t element;
   int64_t block[kMaxRank];
 
@@ -33,10 +29,12 @@ struct Shaper {
     return n;
   }
 
-  // Blocks that do not cover their dimension end on whole tiles.
+  // The sides of tiles, where cut, end on whole tiles.
   void Grow(int d, int64_t want) {
-    const int64_t tile = std::max<int64_t>(1, kLine / element);
-    want = CeilDiv(want, tile) * tile;
+    if (d == row || d == col) {
+      const int64_t tile = std::max<int64_t>(1, kLine / element);
+      want = CeilDiv(want, tile) * tile;
+    }
     block[d] = std::max(block[d], std::min(p.extent[d], want));
   }
 
@@ -66,53 +64,65 @@ bool CpuInterleaves(const Permutation& p) {
          (fits(p.extent[row], p.extent[col]) && s.out[col] == p.extent[row]);
 }
 
+namespace {
+
+// Whether the blocks' outputs follow each other, so that plain stores are as good as any.
+bool WritesInOrder(const Permutation& p, int row, int col) {
+  const Strides s = ComputeStrides(p);
+  const bool batch = s.in[row] == p.extent[col] && s.out[col] == p.extent[row];
+  return CpuInterleaves(p) || (batch && p.extent[row] <= 8 && p.extent[col] <= 8);
+}
+
+Store PickStore(const Permutation& p, const CpuBlocks& b, bool out_aligned, int64_t stream_bytes) {
+  const int64_t bytes = p.bytes();
+  if (bytes < stream_bytes) return Store::kCached;
+  const Strides s = ComputeStrides(p);
+  const bool kept = p.keeps_minor();
+  bool lines = out_aligned;
+  for (int d = 0; d < b.rank; ++d) {
+    if (d != b.row || kept) lines = lines && s.out[d] * p.element_bytes % kLine == 0;
+  }
+  // A long run is streamed by itself, ragged ends and all.
+  if (kept) return lines || b.element >= kLongRun ? Store::kStreaming : Store::kStaged;
+  if (WritesInOrder(p, b.row, b.col)) {
+    return bytes < stream_bytes * kInOrderFactor ? Store::kCached : Store::kStaged;
+  }
+  // Whole lines come out of whole tiles.
+  const int64_t rows = p.extent[b.row], cols = p.extent[b.col], tile = kLine / p.element_bytes;
+  if (rows < tile || cols < tile) return Store::kStaged;
+  if (lines) return Store::kStreaming;
+  return rows * p.element_bytes >= kLongRun ? Store::kShifted : Store::kStaged;
+}
+
+Targets PickTargets(const Permutation& p, const CpuBlocks& b) {
+  const int64_t rows = p.extent[b.row] * b.element, cols = p.extent[b.col] * b.element;
+  switch (b.store) {
+    case Store::kCached:
+      return {256, 256, 16 << 10};
+    case Store::kStreaming:
+      if (b.rank == 2 && cols < kLongRun) return {1024, 1024, 16 << 10};
+      if (rows < 256) return {1024, 512, 16 << 10};
+      return {4096, 256, 16 << 10};
+    case Store::kShifted:
+      return {256, 2048, 16 << 10};
+    default:
+      return {b.element >= 4 ? 1024 : 512, 512, 64 << 10};
+  }
+}
+
+}  // namespace
+
 CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned, int64_t stream_bytes) {
   const Strides s = ComputeStrides(p);
   const bool kept = p.keeps_minor();
   CpuBlocks b;
   b.element = kept ? p.extent[p.rank - 1] * p.element_bytes : p.element_bytes;
   b.rank = p.rank - (kept ? 1 : 0);
-  const int col = b.rank - 1, row = p.axes[b.rank - 1];
+  const int col = b.col = b.rank - 1, row = b.row = p.axes[b.rank - 1];
+  b.store = PickStore(p, b, out_aligned, stream_bytes);
+  const Targets t = PickTargets(p, b);
 
-  const bool large = p.bytes() >= stream_bytes;
-  bool lines = out_aligned;
-  for (int d = 0; d < b.rank; ++d) {
-    if (d != row || kept) lines = lines && s.out[d] * p.element_bytes % kLine == 0;
-  }
-  // Whole lines come out of whole tiles.
-  const int64_t tile = kLine / p.element_bytes;
-  const bool tiles =
-      !kept && p.extent[row] >= tile && p.extent[col] >= tile && !CpuInterleaves(p);
-  if (!large) {
-    b.store = Store::kCached;
-  } else if (kept) {
-    // A long run is streamed by itself, ragged ends and all.
-    b.store = lines || b.element >= kLongRun ? Store::kStreaming : Store::kStaged;
-  } else if (tiles && lines) {
-    b.store = Store::kStreaming;
-  } else {
-    const bool is_long = p.extent[row] * p.element_bytes >= Env("T_SH", kLongRun);
-    b.store = tiles && is_long ? Store::kShifted : Store::kStaged;
-  }
-
-  if (Env("T_ST",0) && large) b.store = Store::kStaged;
-  Targets t;
-  switch (b.store) {
-    case Store::kCached:
-      t = {Env("T_CI", 256), Env("T_CO", 256), Env("T_CB", 16384)};
-      break;
-    case Store::kStreaming:
-      t = {Env("T_SI", 4096), Env("T_SO", 256), Env("T_SB", 16384)};
-      break;
-    case Store::kShifted:
-      t = {Env("T_HI", 64), Env("T_HO", 2048), Env("T_HB", 16384)};
-      break;
-    default:
-      t = {Env("T_GI", 512), Env("T_GO", 2048), Env("T_GB", 65536)};
-      break;
-  }
-
-  Shaper shape{p, b.rank, b.element, {}};
+  Shaper shape{p, b.rank, row, col, b.element, {}};
   std::fill(shape.block, shape.block + b.rank, 1);
   shape.GrowRun(t.in_run, [&](int i) { return b.rank - 1 - i; });
   shape.GrowRun(t.out_run, [&](int i) { return p.axes[b.rank - 1 - i]; });
@@ -121,8 +131,6 @@ CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned, int64_t stream_b
   }
 
   // Blocks follow the input, so that its pages are read in order.
-  b.row = row;
-  b.col = col;
   b.blocks = 1;
   for (int d = 0; d < b.rank; ++d) {
     b.dim[d] = {p.extent[d], shape.block[d], s.in[d] * p.element_bytes, s.out[d] * p.element_bytes};

@@ -22,11 +22,10 @@ struct CpuBlocks {
   };
   int64_t element = 0;  // bytes of what is moved whole: an element, or a kept minor run
   int rank = 0;
-  Dim dim[kMaxRank];            // in the order of the walk, the outermost first
-  int order_out[kMaxRank];      // the same dims in output order, the outermost first
-  int row = 0, col = 0;         // dims that are innermost in the output and in the input
+  Dim dim[kMaxRank];        // in the order of the walk, the outermost first
+  int order_out[kMaxRank];  // the same dims in output order, the outermost first
+  int row = 0, col = 0;     // dims that are innermost in the output and in the input
   Store store = Store::kCached;
-  int64_t staged_bytes = 0;     // of the largest block, as kStaged lays it out
   int64_t blocks = 0;
 };
 
@@ -35,7 +34,7 @@ struct CpuBlocks {
 bool CpuInterleaves(const Permutation& p);
 
 // Outputs at least this large bypass the cache: docs/tuning.md has the measurements.
-inline constexpr int64_t kCpuStreamBytes = int64_t{4} << 20;
+inline constexpr int64_t kCpuStreamBytes = int64_t{2} << 20;
 
 // `p` has rank >= 2. `out_aligned`: the output starts on a 64-byte boundary. Arrays of
 // `stream_bytes` and more are treated as too large for the cache.

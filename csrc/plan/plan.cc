@@ -224,6 +224,26 @@ std::vector<Plan> CudaCandidates(Request request) {
   return candidates;
 }
 
+int64_t CpuCrossoverBytes(const Plan& plan) {
+  const Permutation& p = plan.permutation;
+  switch (plan.kind) {
+    case Kind::kRows:
+      return int64_t{256} << 10;
+    case Kind::kInterleave:
+      return int64_t{2048} * p.element_bytes;
+    case Kind::kTiny: {
+      // Matrices with a side that no 16-byte vector covers are moved by elements, as XLA does.
+      const TilePair pair = TiledPair(p);
+      const int64_t side = std::min(p.extent[pair.row_dim], p.extent[pair.col_dim]);
+      return (side * p.element_bytes >= 16 ? 4096 : 32768) * int64_t{p.element_bytes};
+    }
+    case Kind::kSubByte:
+      return int64_t{4} << 10;
+    default:
+      return int64_t{1024} * p.element_bytes;
+  }
+}
+
 bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
   if (platform == Platform::kCuda && plan.permutation.packed_bits == 2) {
     // XLA's own kernel asks for more shared memory than there is (jax 0.11.2).
@@ -231,7 +251,8 @@ bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
     return false;
   }
   // Bytes of one array below which the fixed cost of a custom call outweighs the faster kernel.
-  const int64_t crossover = platform == Platform::kCuda ? kCudaCrossoverBytes : kCpuCrossoverBytes;
+  const int64_t crossover =
+      platform == Platform::kCuda ? kCudaCrossoverBytes : CpuCrossoverBytes(plan);
   if (plan.permutation.bytes() < crossover) {
     *reason = "smaller than the platform's measured crossover: XLA's transpose has less overhead";
     return true;

@@ -67,7 +67,6 @@ constexpr int CpuTile(int element_bytes) { return 64 / element_bytes; }
 
 // `auto` leaves arrays smaller than this to XLA; docs/tuning.md has the measurements.
 inline constexpr int64_t kCudaCrossoverBytes = int64_t{8} << 20;
-inline constexpr int64_t kCpuCrossoverBytes = int64_t{4} << 10;
 // The CPU wakes other threads for arrays at least this large.
 inline constexpr int64_t kCpuThreadBytes = int64_t{1} << 20;
 
@@ -113,6 +112,9 @@ struct TilePair {
   int row_dim, col_dim;
 };
 TilePair TiledPair(const Permutation& p);
+
+// The same for the CPU, where XLA's loops vectorize for some shapes and not for others.
+int64_t CpuCrossoverBytes(const Plan& plan);
 
 // True where `auto` should leave the permutation to XLA's own transpose: below the measured size
 // at which our call's fixed cost is repaid. `reason` is set either way.

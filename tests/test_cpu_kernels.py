@@ -1,0 +1,170 @@
+"""The CPU kernels on plain buffers: every width, instruction set and thread count, bit for bit.
+
+Nothing is compiled by XLA here, so thousands of cases are cheap. One process a set: the choice is
+made once, from the environment.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jax_transpose import _cpu
+
+WIDTHS = (1, 2, 4, 8, 16)
+KINDS = _cpu.kernels("cpu")
+CASES = int(os.environ.get("JAX_TRANSPOSE_TEST_CASES", "2000"))
+GUARD = 128  # bytes on both sides of the output that no kernel may touch
+
+
+def move(shape, axes, width, kernel="native", threads=1, large=False, shift=(0, 0), seed=0):
+    """Runs one case and compares it with numpy. `shift`: elements off a line, in and out."""
+    count = int(np.prod(shape, dtype=np.int64)) * width
+    rng = np.random.default_rng(seed)
+    source = rng.integers(0, 256, count + shift[0] * width, dtype=np.uint8)[shift[0] * width :]
+    memory = np.full(count + 2 * GUARD + 128, 0xA5, np.uint8)
+    start = GUARD + -(memory.ctypes.data + GUARD) % 64 + shift[1] * width
+    target = memory[start : start + count]
+    _cpu._run(source, target, list(shape), list(axes), width, kernel, threads, large)
+    want = np.ascontiguousarray(source).view(f"V{width}").reshape(shape).transpose(axes).tobytes()
+    case = (shape, axes, width, kernel, threads, large, shift, seed)
+    assert target.tobytes() == want, case
+    rest = np.concatenate([memory[:start], memory[start + count :]])
+    assert (rest == 0xA5).all(), f"wrote outside the output: {case}"
+
+
+def random_case(rng):
+    width = int(rng.choice(WIDTHS))
+    rank = int(rng.integers(2, 8))
+    size = 10 ** rng.uniform(0.5, 5.2)
+    shape = [int(2 ** rng.uniform(0, 2 * np.log2(size) / rank + 1)) for _ in range(rank)]
+    while np.prod(shape, dtype=np.int64) * width > 1 << 21:
+        shape[int(np.argmax(shape))] //= 2
+    return dict(
+        shape=tuple(shape),
+        axes=tuple(int(a) for a in rng.permutation(rank)),
+        width=width,
+        kernel=str(rng.choice(("native", "native", *KINDS))),
+        threads=int(rng.integers(1, 4)),
+        large=bool(rng.integers(2)),
+        shift=tuple(int(s) for s in rng.choice((0, 0, 1, 3, 8), 2)),
+        seed=int(rng.integers(1 << 30)),
+    )
+
+
+def run_random_cases(seed, count):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        move(**random_case(rng))
+
+
+@pytest.mark.parametrize("isa", ["sse2", "avx2", "avx512", "generic"])
+def test_random_cases_on_every_instruction_set(isa):
+    if isa not in _cpu.isas():
+        pytest.skip(f"this processor or build has no {isa}; it has {', '.join(_cpu.isas())}")
+    script = (
+        "from jax_transpose import _cpu; import test_cpu_kernels as t; "
+        f"assert _cpu.isa() == {isa!r}, _cpu.isa(); t.run_random_cases(1, {CASES})"
+    )
+    path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "JAX_TRANSPOSE_ISA": isa, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_an_unknown_instruction_set_is_an_error():
+    done = subprocess.run(
+        [sys.executable, "-c", "import jax_transpose"],
+        env={
+            **os.environ,
+            "JAX_TRANSPOSE_ISA": "mmx",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert "JAX_TRANSPOSE_ISA='mmx'" in done.stderr and _cpu.isas()[0] in done.stderr
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sides_around_vectors_tiles_and_bands(width, large):
+    """Sides just below, at and above what the kernels count in."""
+    tile = 64 // width
+    sides = {1, 2, 3, 5, 7, 8, 9, 16 // width + 1, tile - 1, tile, tile + 1, 4 * tile, 5 * tile + 3}
+    for rows in sides:
+        for cols in sides:
+            move((rows, cols), (1, 0), width, large=large)
+            move((3, rows, cols), (0, 2, 1), width, large=large, shift=(0, 1))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_cut_at_the_lines_of_the_output(width, threads):
+    """Long rows of an odd pitch: neighbouring blocks meet in the middle of a line."""
+    for rows in (2048 // width + 1, 3 * 2048 // width + 5, 4096 // width - 1):
+        for cols in (64 // width, 64 // width + 3, 200):
+            for shift in ((0, 0), (0, 1), (1, 0), (3, 3)):
+                move((rows, cols), (1, 0), width, threads=threads, large=True, shift=shift)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("side", range(2, 9))
+def test_a_small_side(width, side):
+    for length in (63, 64, 65, 1000, 4097):
+        for large in (False, True):
+            move((length, side), (1, 0), width, large=large)
+            move((side, length), (1, 0), width, large=large)
+            move((2, length, side), (0, 2, 1), width, large=large, threads=2)
+    move((77, side, side), (0, 2, 1), width, large=True)
+
+
+@pytest.mark.parametrize("run", [1, 2, 3, 5, 6, 7, 12, 16, 24, 31, 48, 64, 65, 100, 1500, 5000])
+def test_kept_runs(run):
+    for large in (False, True):
+        move((9, 14, run), (1, 0, 2), 1, large=large)
+        move((3, 5, 7, run), (2, 0, 1, 3), 1, large=large, threads=2, shift=(1, 1))
+        move((6, 4, run), (1, 0, 2), 4, large=large)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_moves_every_permutation(kind):
+    """A kind asked for by name is right also where the plan would not pick it."""
+    for shape, axes in (
+        ((40, 70), (1, 0)),
+        ((300, 3), (1, 0)),
+        ((5, 6, 7), (0, 2, 1)),
+        ((5, 6, 7), (1, 0, 2)),
+        ((2,) * 9, (8, 1, 6, 3, 4, 5, 2, 7, 0)),
+        ((6, 1, 5, 4, 3), (4, 3, 2, 1, 0)),
+    ):
+        for width in WIDTHS:
+            for large in (False, True):
+                move(shape, axes, width, kind, 2, large)
+
+
+def test_many_calls_at_once():
+    """More callers than cores, each with helpers of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [
+            pool.submit(move, (257 + i, 391), (1, 0), 4, "native", 4, True, (0, 0), i)
+            for i in range(64)
+        ]
+        for job in jobs:
+            job.result()
+
+
+def test_buffers_of_the_wrong_size_are_refused():
+    with pytest.raises(ValueError, match="size"):
+        _cpu._run(np.zeros(11, np.uint8), np.zeros(12, np.uint8), [3, 4], [1, 0], 1)
