@@ -1,9 +1,9 @@
 // Times and checks plans without JAX: the edit-compile-measure loop of the CUDA kernels.
 //
 // Reads one case a line from standard input: name width kernel tile rank dims... axes...
-// and prints: name width kernel tile | kind tile blocks | GB/s, ratio to cudaMemcpy, wrong elements.
-// Times are medians of CUDA events; operands are random bytes; outputs are poisoned before the
-// checked run, and the check recomputes every element's address by itself.
+// and prints: name width kernel tile | kind tile blocks | GB/s, ratio to cudaMemcpy, wrong
+// elements. Times are medians of CUDA events; operands are random bytes; outputs are poisoned
+// before the checked run, and the check recomputes every element's address by itself.
 #include <cuda_runtime.h>
 
 #include <algorithm>

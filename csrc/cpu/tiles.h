@@ -106,7 +106,8 @@ JT_INLINE void Tile(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out
   }
 }
 
-// At most a tile, with a side too short for a block: through zero-padded local tiles.
+// At most a tile, with a side too short for a block: through local tiles, where what lies beyond
+// the sides is moved too but never copied out.
 template <int kWidth>
 void PartialTile(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out_pitch, int64_t rows,
                  int64_t cols) {

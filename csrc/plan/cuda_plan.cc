@@ -54,9 +54,9 @@ struct AsyncRule {
   bool wide_only;  // only where rows are read in runs at least twice as long as they are written
 };
 constexpr AsyncRule kAsyncRules[] = {
-    {1, 128, 0.35, false}, {2, 128, 0.55, false}, {2, 64, 0.43, true},  {4, 64, 0.42, false},
-    {4, 32, 0.90, false},  {8, 32, 0.90, false},  {8, 64, 0.43, false}, {8, 32, 0.43, false},
-    {16, 16, 0.50, false},
+    {1, 128, 0.35, false}, {2, 128, 0.55, false}, {2, 64, 0.43, true},
+    {4, 64, 0.42, false},  {4, 32, 0.90, false},  {8, 32, 0.90, false},
+    {8, 64, 0.43, false},  {8, 32, 0.43, false},  {16, 16, 0.50, false},
 };
 
 int AsyncTile(int64_t rows, int64_t cols, int width) {
