@@ -1,4 +1,4 @@
-"""The two commands: run, print, write, compare."""
+"""The commands: run, print, write, compare."""
 
 from __future__ import annotations
 

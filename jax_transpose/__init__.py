@@ -8,12 +8,14 @@ the other transformations use them as if they were part of JAX.
 (4, 2, 3)
 """
 
+import importlib
+
 try:
-    from jax_transpose import _cpu as _cpu
-except ImportError as error:
+    importlib.import_module("jax_transpose._cpu")
+except ModuleNotFoundError as error:
     raise ImportError(
-        f"jax_transpose: no compiled module loads from beside {__file__}. If that is a folder of "
-        "sources, install it with `pip install -e .`, or leave it to use another installation"
+        f"jax_transpose: there is no compiled module beside {__file__}. If that is a folder "
+        "of sources, install it with `pip install -e .`, or leave it to use another installation"
     ) from error
 
 from jax_transpose._api import matrix_transpose, moveaxis, permute_dims, swapaxes, transpose

@@ -72,7 +72,10 @@ class Cache:
     def _loaded(self) -> dict[str, Choice]:
         with self._lock:
             if self._entries is None:
-                self._entries = _read(self._path())
+                try:
+                    self._entries = _read(self._path())
+                except RuntimeError:  # no home folder
+                    self._entries = {}
             return self._entries
 
     def __bool__(self) -> bool:
@@ -87,7 +90,7 @@ class Cache:
             entries[name] = choice
         try:
             _merge(self._path(), {name: choice})
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             warnings.warn(f"autotune cache not written: {error}", stacklevel=2)
 
     def clear(self) -> None:
@@ -99,8 +102,8 @@ class Cache:
 def _read(path: Path) -> dict[str, Choice]:
     try:
         return parse(path.read_text())
-    except FileNotFoundError:
-        return {}
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}  # none was ever written, or none can be
     except (OSError, ValueError) as error:
         warnings.warn(f"autotune cache {path} ignored: {error}", stacklevel=2)
         return {}
@@ -150,7 +153,13 @@ def tuned(platform: str, plan: dict) -> Choice | None:
     if platform != "cuda" or not cache:
         return None
     device = _device()
-    return None if device is None else cache.get(key(device, plan))
+    choice = None if device is None else cache.get(key(device, plan))
+    if choice is None:
+        return None
+    # Written by whom it may be: a kind or a tile that this version lacks counts as unmeasured.
+    shape, axes = plan["canonical_shape"], plan["canonical_axes"]
+    known = _cpu.cuda_candidates(shape, axes, plan["element_bytes"])
+    return choice if (choice.kernel, choice.tile) in known else None
 
 
 def autotune(

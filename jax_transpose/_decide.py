@@ -17,7 +17,7 @@ MODES = ("auto", "native", "autotune", "xla")
 
 
 def kernels(platform: str) -> tuple[str, ...]:
-    """Kernel kinds that `kernel=` accepts on `platform`, besides "auto", "native" and "xla".
+    """Kernel kinds that `kernel=` accepts on `platform`, besides "auto", "native" and the like.
 
     Args:
       platform: "cpu", "cuda", or any other JAX platform, which has none.
@@ -86,6 +86,27 @@ def decide(
             return Decision("native", reason, plan, kernel, tile)
         kernel = "auto"
     return Decision("native", plan["reason"], plan, kernel, tile)
+
+
+def takes_symbolic_shapes(platform: str, kernel: str, dtype: np.dtype) -> bool:
+    """Whether our call lowers where extents are only known at run time; there is no plan to ask.
+
+    False where `auto` leaves it to XLA. Raises ValueError or TypeError where `kernel` cannot run.
+    """
+    built = has_module(platform)
+    possible = built and has_kernels(dtype)
+    if kernel == "auto":
+        return possible
+    if not built:
+        raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
+    if not possible:
+        raise TypeError(sub_byte_message(kernel, dtype))
+    if kernel not in MODES and kernel not in kernels(platform):
+        raise ValueError(
+            f"kernel={kernel!r} does not exist on platform {platform!r}; allowed: "
+            f"{', '.join(map(repr, (*MODES, *kernels(platform))))}"
+        )
+    return True
 
 
 def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:

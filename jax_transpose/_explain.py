@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 import jax
@@ -76,7 +77,7 @@ def _request(shape_or_array, dtype):
     if hasattr(shape_or_array, "shape") and hasattr(shape_or_array, "dtype"):
         return tuple(shape_or_array.shape), shape_or_array.dtype if dtype is None else dtype
     try:
-        shape = tuple(int(extent) for extent in shape_or_array)
+        shape = tuple(operator.index(extent) for extent in shape_or_array)
     except TypeError:
         raise TypeError(
             f"shape_or_array={shape_or_array!r}: allowed are an array or a sequence of integers"
@@ -111,7 +112,7 @@ def explain(
       shape_or_array: a shape, or anything with ``shape`` and ``dtype``.
       axes: as for `transpose`.
       dtype: of the elements; float32 where neither this nor an array is given.
-      platform: "cpu" or "cuda" (asks for no device), or another JAX platform; None means the
+      platform: "cpu" or "cuda" (which need not be there), or another JAX platform; None means the
         default backend.
       kernel, tile: as for `transpose`.
 
@@ -121,8 +122,8 @@ def explain(
     Raises:
       TypeError, ValueError: as `transpose` does.
 
-    >>> explain((4096, 4096), platform="cuda").kernel
-    'vectorized'
+    >>> explain((8, 8), platform="cuda").implementation
+    'xla'
     """
     shape, dtype = _request(shape_or_array, dtype)
     permutation = normalize_axes(axes, shape)

@@ -11,7 +11,7 @@ from jax.interpreters import ad, batching, mlir
 
 from jax_transpose import _compat
 from jax_transpose._autotune import autotune
-from jax_transpose._decide import PLATFORMS, decide
+from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
 from jax_transpose._dtypes import element_bits, has_kernels
 from jax_transpose._ffi import TARGET
 
@@ -47,10 +47,12 @@ def _lower_to_reshape(ctx, x):
 
 def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,) = ctx.avals_in
+    if platform is None:  # the rule for every platform that has no rule of its own
+        platform = next((p for p in ctx.module_context.platforms if p not in PLATFORMS), "other")
     if not _compat.runs_on_one_device(ctx):
         return _lower_to_xla(ctx, x, permutation=permutation)
     if all(isinstance(extent, int) for extent in aval.shape):
-        if kernel == "autotune":
+        if kernel == "autotune" and tile == 0:
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
         choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile)
         if choice.implementation == "identity":
@@ -58,7 +60,7 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
         if choice.implementation == "xla":
             return _lower_to_xla(ctx, x, permutation=permutation)
         kernel, tile = choice.kernel, choice.tile
-    elif not has_kernels(aval.dtype):
+    elif not takes_symbolic_shapes(platform, kernel, aval.dtype) or not has_kernels(aval.dtype):
         return _lower_to_xla(ctx, x, permutation=permutation)
     call = jax.ffi.ffi_lowering(TARGET)
     return call(
@@ -76,6 +78,6 @@ transpose_p.def_abstract_eval(_abstract_eval)
 ad.deflinear2(transpose_p, _transpose_rule)
 batching.primitive_batchers[transpose_p] = _batching_rule
 _compat.define_jet(transpose_p)
-mlir.register_lowering(transpose_p, partial(_lower, platform="other"))
+mlir.register_lowering(transpose_p, partial(_lower, platform=None))
 for _platform in PLATFORMS:
     mlir.register_lowering(transpose_p, partial(_lower, platform=_platform), platform=_platform)

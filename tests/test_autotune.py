@@ -104,3 +104,19 @@ def test_the_primitive_measures_before_it_decides(cpu, cache, monkeypatch):
 def test_a_tile_is_a_wish_as_with_auto(cpu, cache):
     x = dtypes.random_bits((130, 70), "float32")
     dtypes.assert_same_bits(jt.transpose(cpu.put(x), kernel="autotune", tile=32), x.T)
+
+
+def test_a_choice_of_another_version_counts_as_unmeasured(cache, pretend_gpu):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    (name,) = cache._loaded()
+    expected = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
+    for kernel, tile in (("gone", 0), ("tiled", 7)):
+        cache._loaded()[name] = _autotune.Choice(kernel, tile, 1.0)
+        assert jt.explain(SHAPE, AXES, "float32", "cuda").kernel == expected
+
+
+def test_a_wished_tile_is_not_measured_for(cpu, cache, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_primitive, "autotune", lambda *request: seen.append(request))
+    jax.jit(lambda x: jt.transpose(x, kernel="autotune", tile=32)).lower(np.ones((7, 9)))
+    assert not seen

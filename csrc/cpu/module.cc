@@ -36,7 +36,11 @@ ffi::Error Transpose(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::A
     threads.count = pool.num_threads();
     threads.schedule = [&pool](std::function<void()> task) { pool.Schedule(std::move(task)); };
   }
-  Run(plan, in.untyped_data(), out->untyped_data(), threads);
+  try {
+    Run(plan, in.untyped_data(), out->untyped_data(), threads);
+  } catch (const std::exception& failure) {  // of the staging buffers
+    return ffi::Error(ffi::ErrorCode::kInternal, std::string("jax_transpose: ") + failure.what());
+  }
   return error;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -17,6 +18,7 @@ struct Loop {
   std::atomic<int64_t> left;
   std::mutex mutex;
   std::condition_variable finished;
+  std::exception_ptr error;  // of the first chunk that threw
 
   Loop(int64_t n, std::function<void(int64_t)> f) : chunks(n), body(std::move(f)), left(n) {}
 
@@ -24,7 +26,13 @@ struct Loop {
     for (;;) {
       const int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
       if (chunk >= chunks) return;
-      body(chunk);
+      try {
+        body(chunk);
+      } catch (...) {
+        // A pool thread must not unwind, and the caller not before every chunk is done.
+        std::lock_guard<std::mutex> lock(mutex);
+        if (error == nullptr) error = std::current_exception();
+      }
       if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         // Under the lock, so that the wake-up cannot fall between the caller's test and its wait.
         std::lock_guard<std::mutex> lock(mutex);
@@ -56,6 +64,7 @@ void ParallelFor(int64_t chunks, int64_t helpers, const Schedule& schedule,
   for (int64_t i = 0; i < helpers; ++i) schedule([loop] { loop->Work(); });
   loop->Work();
   loop->Wait();
+  if (loop->error != nullptr) std::rethrow_exception(loop->error);
 }
 
 }  // namespace jax_transpose::cpu

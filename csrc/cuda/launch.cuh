@@ -72,7 +72,7 @@ cudaError_t LaunchKernel(void (*kernel)(In, Out, Grid, uint64_t), const Plan& pl
   return cudaSuccess;
 }
 
-// The tile sides of AllowedTiles(); a side that a width does not have is never instantiated.
+// The tile sides of kTiles (plan/cuda_plan.cc); scalar tiles end at 64.
 template <int kBytes, int kTile, class Index>
 cudaError_t LaunchTile(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
   const TileGrid<Index> grid = MakeTileGrid<Index>(plan);
@@ -88,7 +88,7 @@ cudaError_t LaunchTile(const Plan& plan, const void* in, void* out, cudaStream_t
     }
     return cudaErrorInvalidValue;
   }
-  if constexpr (kTile * (kTile + 1) * kBytes <= 48 * 1024) {
+  if constexpr (kTile <= 64 && kTile * (kTile + 1) * kBytes <= 48 * 1024) {
     if (plan.kind == Kind::kTiledUnpadded) {
       return LaunchKernel(TiledKernel<kBytes, kTile, 0, Index>, plan, in, out, grid, stream);
     }

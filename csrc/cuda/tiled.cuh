@@ -14,7 +14,7 @@ struct ScalarTile {
 };
 
 template <int kBytes, int kTile, int kPadding, class Index>
-__global__ void __launch_bounds__(ScalarTile<kTile>::kThreads, kTile > 64 ? 2 : 1)
+__global__ void __launch_bounds__(ScalarTile<kTile>::kThreads, 1)
     TiledKernel(const Element<kBytes>* __restrict__ in, Element<kBytes>* __restrict__ out,
                 TileGrid<Index> grid, uint64_t first_block) {
   constexpr int kThreads = ScalarTile<kTile>::kThreads;

@@ -26,13 +26,18 @@ inline ffi::Error CheckShapes(ffi::AnyBuffer in, ffi::AnyBuffer out,
                           " axes but the operand has " + std::to_string(dims.size()));
   }
   const auto out_dims = out.dimensions();
+  uint64_t seen = 0;
+  if (dims.size() > 64) {
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jax_transpose: more than 64 dimensions");
+  }
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t axis = permutation.begin()[i];
-    if (axis < 0 || axis >= static_cast<int64_t>(dims.size()) ||
+    if (axis < 0 || axis >= static_cast<int64_t>(dims.size()) || (seen >> axis & 1) != 0 ||
         out_dims.begin()[i] != dims.begin()[axis]) {
       return ffi::Error(ffi::ErrorCode::kInvalidArgument,
                         "jax_transpose: permutation does not map the operand to the result");
     }
+    seen |= uint64_t{1} << axis;
   }
   return ffi::Error::Success();
 }

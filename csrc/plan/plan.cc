@@ -47,7 +47,8 @@ bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
       return true;
     }
   }
-  if (request.kind == Kind::kAuto) return true;
+  // A buffer off a 16-byte boundary narrows the elements after the tile was checked at trace time.
+  if (request.kind == Kind::kAuto || request.pointer_alignment < 16) return true;
   *error = "tile=" + std::to_string(request.tile) + " is not possible for kernel '" +
            KindName(plan->kind) + "' with " + std::to_string(plan->permutation.element_bytes) +
            "-byte elements; allowed: ";
@@ -194,6 +195,13 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
   if (request.platform == Platform::kCuda) {
     SizeCudaGrid(request.pointer_alignment, plan);
   } else {
+    if (plan->kind == Kind::kRows && !p.keeps_minor()) {
+      plan->kind = Kind::kNaive;
+      plan->reason = "asked for 'rows', but the minor dimension moves: element by element";
+    } else if (plan->kind == Kind::kInterleave && !CpuInterleaves(p)) {
+      plan->kind = Kind::kBlocked;
+      plan->reason = "asked for 'interleave', but no side is that short: cache-blocked tiles";
+    }
     plan->vector_bytes = p.element_bytes;
     plan->blocks = 1;
     if (plan->kind != Kind::kNaive) {

@@ -17,14 +17,14 @@ enum class Platform : uint8_t { kCpu, kCuda };
 enum class Kind : uint8_t {
   kAuto,           // a request only: the plan picks
   kCopy,           // canonical form is the identity
-  kRows,           // the minor run is kept and long enough to copy whole
+  kRows,           // the minor run is kept: runs are copied whole
   kNaive,          // one element a thread
   kTiledUnpadded,  // shared-memory tile, bank conflicts and all
   kTiled,          // shared-memory tile with one column of padding
   kVectorized,     // 16-byte accesses, swizzled tile, sub-transpose in registers
-  kAsyncCopy,      // cp.async pipeline into the swizzled tile
+  kAsyncCopy,      // cp.async into the swizzled tile, one tile a block
   kPacked,         // tiles of a set of dimensions: skinny, small and high-rank permutations
-  kShifted,        // rows of any alignment: whole words on line-aligned lanes
+  kShifted,        // rows of any alignment: whole words, shifted in registers
   kBlocked,        // CPU: cache-blocked tiles, transposed in registers
   kInterleave,     // CPU: a side of 2 to 8 elements, adjacent in memory
   kTiny,           // CPU: a batch of matrices of a tile at most
