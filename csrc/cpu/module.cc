@@ -17,6 +17,7 @@
 #include "cpu/kernels.h"
 #include "cuda/emulate.h"
 #include "ffi/arguments.h"
+#include "ffi/python_request.h"
 
 namespace jax_transpose::cpu {
 namespace {
@@ -63,55 +64,35 @@ Platform ParsePlatform(const std::string& name) {
 nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>& shape,
                     const std::vector<int64_t>& axes, double element_bytes,
                     const std::string& kernel, int tile) {
-  if (shape.size() != axes.size()) {
-    throw nb::value_error("shape and axes must have the same length");
-  }
-  std::vector<bool> seen(axes.size(), false);
-  for (int64_t axis : axes) {
-    if (axis < 0 || axis >= static_cast<int64_t>(axes.size()) || seen[axis]) {
-      throw nb::value_error("axes is not a permutation");
-    }
-    seen[axis] = true;
-  }
-  Request request;
-  request.platform = ParsePlatform(platform_name);
-  request.dims = shape.data();
-  request.axes = axes.data();
-  request.rank = static_cast<int64_t>(shape.size());
-  request.set_element_bits(std::lround(element_bytes * 8));
+  Request request =
+      PythonRequest(ParsePlatform(platform_name), shape, axes, std::lround(element_bytes * 8));
   request.tile = tile;
-  Plan plan;
-  std::string error;
-  if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
-    error = "unknown kernel '" + kernel + "'";
-  } else if (MakePlan(request, &plan, &error)) {
-    const Permutation& p = plan.permutation;
-    const char* reason = plan.reason;
-    const bool prefer_xla = PreferXla(request.platform, plan, &reason);
-    nb::dict result;
-    result["canonical_shape"] =
-        nb::tuple(nb::cast(std::vector<int64_t>(p.extent, p.extent + p.rank)));
-    result["canonical_axes"] = nb::tuple(nb::cast(std::vector<int>(p.axes, p.axes + p.rank)));
-    if (p.packed_bits != 0) {
-      result["element_bytes"] = p.packed_bits / 8.0;
-    } else {
-      result["element_bytes"] = p.element_bytes;
-    }
-    result["kernel"] = KindName(plan.kind);
-    result["tile"] = plan.tile;
-    const bool cpu = request.platform == Platform::kCpu && plan.kind != Kind::kNaive &&
-                     plan.kind != Kind::kSubByte;
-    result["vector_width"] = cpu ? Kernels().vector_bytes : plan.vector_bytes;
-    result["grid"] = plan.blocks;
-    result["block"] = plan.threads;
-    result["bytes_moved"] = 2 * p.bytes();
-    result["prefer_xla"] = prefer_xla;
-    result["isa"] = cpu ? Kernels().name : "";
-    result["reason"] = plan.reason + (cpu ? std::string(" (") + Kernels().name + ")" : "");
-    result["auto_reason"] = reason;
-    return result;
+  const Plan plan = PythonPlan(request, kernel);
+  const Permutation& p = plan.permutation;
+  const char* reason = plan.reason;
+  const bool prefer_xla = PreferXla(request.platform, plan, &reason);
+  nb::dict result;
+  result["canonical_shape"] =
+      nb::tuple(nb::cast(std::vector<int64_t>(p.extent, p.extent + p.rank)));
+  result["canonical_axes"] = nb::tuple(nb::cast(std::vector<int>(p.axes, p.axes + p.rank)));
+  if (p.packed_bits != 0) {
+    result["element_bytes"] = p.packed_bits / 8.0;
+  } else {
+    result["element_bytes"] = p.element_bytes;
   }
-  throw nb::value_error(error.c_str());
+  result["kernel"] = KindName(plan.kind);
+  result["tile"] = plan.tile;
+  const bool cpu = request.platform == Platform::kCpu && plan.kind != Kind::kNaive &&
+                   plan.kind != Kind::kSubByte;
+  result["vector_width"] = cpu ? Kernels().vector_bytes : plan.vector_bytes;
+  result["grid"] = plan.blocks;
+  result["block"] = plan.threads;
+  result["bytes_moved"] = 2 * p.bytes();
+  result["prefer_xla"] = prefer_xla;
+  result["isa"] = cpu ? Kernels().name : "";
+  result["reason"] = plan.reason + (cpu ? std::string(" (") + Kernels().name + ")" : "");
+  result["auto_reason"] = reason;
+  return result;
 }
 
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -121,18 +102,9 @@ using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
                   const std::vector<int64_t>& axes, double element_bytes, const std::string& kernel,
                   int threads, bool large) {
-  Request request;
-  request.dims = shape.data();
-  request.axes = axes.data();
-  request.rank = static_cast<int64_t>(shape.size());
-  request.set_element_bits(std::lround(element_bytes * 8));
+  Request request = PythonRequest(Platform::kCpu, shape, axes, std::lround(element_bytes * 8));
   request.pointer_alignment = PointerAlignment(in.data(), out.data());
-  Plan plan;
-  std::string error;
-  if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
-    throw nb::value_error("unknown kernel");
-  }
-  if (!MakePlan(request, &plan, &error)) throw nb::value_error(error.c_str());
+  const Plan plan = PythonPlan(request, kernel);
   if (plan.permutation.bytes() != static_cast<int64_t>(in.size()) || in.size() != out.size()) {
     throw nb::value_error("buffers and shape differ in size");
   }
@@ -149,12 +121,7 @@ void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
 
 nb::list CandidatesAsList(const std::vector<int64_t>& shape, const std::vector<int64_t>& axes,
                           int element_bytes) {
-  Request request;
-  request.platform = Platform::kCuda;
-  request.dims = shape.data();
-  request.axes = axes.data();
-  request.rank = static_cast<int64_t>(shape.size());
-  request.element_bytes = element_bytes;
+  const Request request = PythonRequest(Platform::kCuda, shape, axes, 8 * element_bytes);
   nb::list result;
   for (const Plan& plan : CudaCandidates(request)) {
     result.append(nb::make_tuple(KindName(plan.kind), plan.tile));
@@ -167,19 +134,9 @@ nb::list CandidatesAsList(const std::vector<int64_t>& shape, const std::vector<i
 std::string EmulateCuda(Bytes in, Bytes out, const std::vector<int64_t>& shape,
                         const std::vector<int64_t>& axes, int element_bytes,
                         const std::string& kernel) {
-  Request request;
-  request.platform = Platform::kCuda;
-  request.dims = shape.data();
-  request.axes = axes.data();
-  request.rank = static_cast<int64_t>(shape.size());
-  request.element_bytes = element_bytes;
+  Request request = PythonRequest(Platform::kCuda, shape, axes, 8 * element_bytes);
   request.pointer_alignment = PointerAlignment(in.data(), out.data());
-  Plan plan;
-  std::string error;
-  if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
-    throw nb::value_error("unknown kernel");
-  }
-  if (!MakePlan(request, &plan, &error)) throw nb::value_error(error.c_str());
+  const Plan plan = PythonPlan(request, kernel);
   if (plan.permutation.bytes() != static_cast<int64_t>(in.size()) || in.size() != out.size()) {
     throw nb::value_error("buffers and shape differ in size");
   }

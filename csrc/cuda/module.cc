@@ -14,6 +14,7 @@
 #include "cuda/measure.h"
 #include "ffi/arguments.h"
 #include "ffi/plan_cache.h"
+#include "ffi/python_request.h"
 
 namespace jax_transpose::cuda {
 namespace {
@@ -54,22 +55,9 @@ std::vector<float> Measure(const std::vector<int64_t>& shape, const std::vector<
                            const std::vector<std::pair<std::string, int>>& candidates) {
   std::vector<Plan> plans;
   for (const auto& [name, tile] : candidates) {
-    Request request;
-    request.platform = Platform::kCuda;
-    request.dims = shape.data();
-    request.axes = axes.data();
-    request.rank = static_cast<int64_t>(shape.size());
-    request.element_bytes = element_bytes;
+    Request request = PythonRequest(Platform::kCuda, shape, axes, 8 * element_bytes);
     request.tile = tile;
-    Plan plan;
-    std::string error;
-    if (!ParseKind(name.data(), name.size(), &request.kind)) {
-      error = "unknown kernel '" + name + "'";
-    } else if (MakePlan(request, &plan, &error)) {
-      plans.push_back(plan);
-      continue;
-    }
-    throw nb::value_error(error.c_str());
+    plans.push_back(PythonPlan(request, name));
   }
   std::vector<float> microseconds;
   const cudaError_t code = MeasurePlans(plans, &microseconds);

@@ -10,8 +10,6 @@ constexpr int64_t kLongRun = 1024;  // bytes that make the ends' part in a run's
 // Outputs written in order stay in the cache until they are this many times as large as others.
 constexpr int64_t kInOrderFactor = 16;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Lengths of a block's runs, and its size, in bytes.
 struct Targets {
   int64_t in_run, out_run, block;

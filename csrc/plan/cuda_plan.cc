@@ -36,8 +36,6 @@ constexpr TileRow kTiles[] = {
     {Kind::kAsyncCopy, 16, {{8, 16, 32}, 16}},
 };
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Share of a grid of asynchronous tiles that matrices of rows x cols fill.
 double Fill(int64_t rows, int64_t cols, int width, int tile) {
   const int wide = AsyncCols(width, tile);

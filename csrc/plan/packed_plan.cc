@@ -13,8 +13,6 @@ namespace {
 constexpr double kPackedOutputWeight = 1.3;
 constexpr double kRowsOutputWeight = 6;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int RoundToWarps(int64_t threads) { return static_cast<int>(CeilDiv(threads, 32) * 32); }
 
 // Blocks are numbered along the output's minor direction first.

@@ -9,6 +9,8 @@ namespace jax_transpose {
 // 2^48 elements is more than any device holds, so no canonical form (every extent >= 2) is longer.
 inline constexpr int kMaxRank = 48;
 
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // A row-major array of `extent[0..rank)` whose dimension `axes[i]` becomes output dimension i.
 struct Permutation {
   int rank = 0;

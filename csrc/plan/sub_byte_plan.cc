@@ -3,11 +3,7 @@
 #include <algorithm>
 
 namespace jax_transpose {
-namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
+namespace {}  // namespace
 
 bool PackedRowsAligned(const Permutation& p, int bits) {
   if (p.rank < 2 || p.keeps_minor()) return false;

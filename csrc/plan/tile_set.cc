@@ -21,8 +21,6 @@ struct Side {
   int factor;
 };
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 class FactorList {
  public:
   explicit FactorList(int64_t limit) : limit_(limit) {}
