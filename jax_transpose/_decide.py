@@ -73,10 +73,7 @@ def decide(
             return Decision("xla", f"{dtype} has elements of {bits} bits: left to XLA", None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
-    if not built:
-        raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
-    if plan is None:
-        raise TypeError(sub_byte_message(kernel, dtype))
+    _require_kernels(platform, kernel, dtype)
     if kernel in ("auto", "autotune"):
         choice = tuned(platform, plan) if tile == 0 and bits % 8 == 0 else None
         if choice is not None:
@@ -93,20 +90,24 @@ def takes_symbolic_shapes(platform: str, kernel: str, dtype: np.dtype) -> bool:
 
     False where `auto` leaves it to XLA. Raises ValueError or TypeError where `kernel` cannot run.
     """
-    built = has_module(platform)
-    possible = built and has_kernels(dtype)
     if kernel == "auto":
-        return possible
-    if not built:
-        raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
-    if not possible:
-        raise TypeError(sub_byte_message(kernel, dtype))
+        return bool(has_module(platform)) and has_kernels(dtype)
+    _require_kernels(platform, kernel, dtype)
     if kernel not in MODES and kernel not in kernels(platform):
         raise ValueError(
             f"kernel={kernel!r} does not exist on platform {platform!r}; allowed: "
             f"{', '.join(map(repr, (*MODES, *kernels(platform))))}"
         )
     return True
+
+
+def _require_kernels(platform: str, kernel: str, dtype: np.dtype) -> None:
+    """Raises where our call cannot run: for the platform ValueError, for the dtype TypeError."""
+    built = has_module(platform)
+    if not built:
+        raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
+    if not has_kernels(dtype):
+        raise TypeError(sub_byte_message(kernel, dtype))
 
 
 def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:

@@ -12,7 +12,7 @@ from jax.interpreters import ad, batching, mlir
 from jax_transpose import _compat
 from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
-from jax_transpose._dtypes import element_bits, has_kernels
+from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
 
 
@@ -60,7 +60,7 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
         if choice.implementation == "xla":
             return _lower_to_xla(ctx, x, permutation=permutation)
         kernel, tile = choice.kernel, choice.tile
-    elif not takes_symbolic_shapes(platform, kernel, aval.dtype) or not has_kernels(aval.dtype):
+    elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
         return _lower_to_xla(ctx, x, permutation=permutation)
     call = jax.ffi.ffi_lowering(TARGET)
     return call(

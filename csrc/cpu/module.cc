@@ -89,7 +89,6 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
   result["block"] = plan.threads;
   result["bytes_moved"] = 2 * p.bytes();
   result["prefer_xla"] = prefer_xla;
-  result["isa"] = cpu ? Kernels().name : "";
   result["reason"] = plan.reason + (cpu ? std::string(" (") + Kernels().name + ")" : "");
   result["auto_reason"] = reason;
   return result;

@@ -82,7 +82,6 @@ NB_MODULE(_cuda, m) {
   m.def("handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeHandler)); });
   m.attr("ffi_api_version") = nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR);
   m.attr("architectures") = JAX_TRANSPOSE_CUDA_ARCHITECTURES;
-  m.attr("toolkit_version") = CUDART_VERSION;
   m.def("device_count", []() -> std::pair<int, std::string> {
     int count = 0;
     const cudaError_t code = cudaGetDeviceCount(&count);

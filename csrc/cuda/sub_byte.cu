@@ -6,10 +6,10 @@ namespace jax_transpose::cuda {
 namespace {
 
 template <class Index>
-PackedGrid<Index> MakePackedGrid(const Plan& plan) {
+SubByteGrid<Index> MakeSubByteGrid(const Plan& plan) {
   const Permutation& p = plan.permutation;
   const Strides s = ComputeStrides(p);
-  PackedGrid<Index> grid;
+  SubByteGrid<Index> grid;
   grid.elements = p.elements();
   grid.rank = p.rank;
   for (int i = 0; i < p.rank; ++i) {
@@ -21,17 +21,17 @@ PackedGrid<Index> MakePackedGrid(const Plan& plan) {
 }
 
 template <int kBits, class Index>
-cudaError_t LaunchPacked(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+cudaError_t LaunchSubByteBits(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
   if (plan.aligned) {
     return LaunchKernel(SubByteKernel<kBits, Index>, plan, in, out, MakeTileGrid<Index>(plan),
                         stream);
   }
   if (plan.tile != 0) {
-    const ShiftedGrid<Index> grid = {MakeTileGrid<Index>(plan), MakePackedGrid<Index>(plan)};
+    const ShiftedGrid<Index> grid = {MakeTileGrid<Index>(plan), MakeSubByteGrid<Index>(plan)};
     return LaunchKernel(SubByteShiftedKernel<kBits, Index>, plan, in, out, grid, stream);
   }
-  return LaunchKernel(SubByteGatherKernel<kBits, Index>, plan, in, out, MakePackedGrid<Index>(plan),
-                      stream);
+  return LaunchKernel(SubByteGatherKernel<kBits, Index>, plan, in, out,
+                      MakeSubByteGrid<Index>(plan), stream);
 }
 
 template <int kBits>
@@ -39,9 +39,9 @@ cudaError_t LaunchBits(const Plan& plan, const void* in, void* out, cudaStream_t
   // Indices also count the elements of a partial last block.
   constexpr int64_t kSlack = int64_t{1} << 20;
   if (plan.permutation.elements() < (int64_t{1} << 31) - kSlack) {
-    return LaunchPacked<kBits, uint32_t>(plan, in, out, stream);
+    return LaunchSubByteBits<kBits, uint32_t>(plan, in, out, stream);
   }
-  return LaunchPacked<kBits, uint64_t>(plan, in, out, stream);
+  return LaunchSubByteBits<kBits, uint64_t>(plan, in, out, stream);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(SubByteTile<kBits>::kThreads)
 
 // The output's dimensions, minor first; strides in elements.
 template <class Index>
-struct PackedGrid {
+struct SubByteGrid {
   Index elements;
   int rank;
   Divider<Index> extent[kMaxRank];
@@ -101,7 +101,7 @@ struct PackedGrid {
 };
 
 template <class Index>
-__device__ __forceinline__ Index LocateElement(const PackedGrid<Index>& grid, Index i,
+__device__ __forceinline__ Index LocateElement(const SubByteGrid<Index>& grid, Index i,
                                                Index* minor) {
   Index rest = grid.extent[0].DivMod(i, minor);
   Index offset = *minor * grid.in_stride[0];
@@ -116,7 +116,7 @@ __device__ __forceinline__ Index LocateElement(const PackedGrid<Index>& grid, In
 // Writes word `unit` of the output, element by element; bits after the last element become zero.
 template <int kBits, int kUnroll, class Index>
 __device__ __forceinline__ void GatherWord(const uint8_t* in, uint8_t* out,
-                                           const PackedGrid<Index>& grid, Index unit) {
+                                           const SubByteGrid<Index>& grid, Index unit) {
   constexpr int kPerByte = 8 / kBits, kPerWord = 32 / kBits;
   const Index first = unit * kPerWord;
   if (first >= grid.elements) return;
@@ -148,7 +148,7 @@ __device__ __forceinline__ void GatherWord(const uint8_t* in, uint8_t* out,
 template <int kBits, class Index>
 __global__ void __launch_bounds__(256)
     SubByteGatherKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out,
-                        PackedGrid<Index> grid, uint64_t first_block) {
+                        SubByteGrid<Index> grid, uint64_t first_block) {
   const Index unit = BlockNumber<Index>(first_block) * blockDim.x + threadIdx.x;
   GatherWord<kBits, 32 / kBits>(in, out, grid, unit);
 }
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(256)
 template <class Index>
 struct ShiftedGrid {
   TileGrid<Index> tiles;
-  PackedGrid<Index> output;
+  SubByteGrid<Index> output;
 };
 
 // Rows and columns that start anywhere: a shift brings each row's words into place on the way into

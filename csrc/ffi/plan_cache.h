@@ -16,12 +16,13 @@ namespace jax_transpose {
 // Everything that a plan depends on, word by word.
 class PlanKey {
  public:
-  PlanKey(const int64_t* dims, const int64_t* axes, int64_t rank, int64_t element_bits,
-          std::string_view kernel, int64_t tile, int pointer_alignment) {
+  PlanKey(Platform platform, const int64_t* dims, const int64_t* axes, int64_t rank,
+          int64_t element_bits, std::string_view kernel, int64_t tile, int pointer_alignment) {
     if (rank > kMaxKeyRank || kernel.size() > kNameWords * sizeof(int64_t)) return;
     int64_t name[kNameWords] = {};
     std::memcpy(name, kernel.data(), kernel.size());
     for (int64_t word : name) Add(word);
+    Add(static_cast<int64_t>(platform));
     Add(element_bits);
     Add(tile);
     Add(pointer_alignment);
@@ -45,7 +46,7 @@ class PlanKey {
   }
   int count_ = 0;
   uint64_t hash_ = 0;
-  int64_t words_[kNameWords + 3 + 2 * kMaxKeyRank];
+  int64_t words_[kNameWords + 4 + 2 * kMaxKeyRank];
 };
 
 struct CachedPlan {
@@ -61,7 +62,7 @@ inline ffi::Error CachedPlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyB
   // The last slot is for calls that are not remembered.
   thread_local std::unique_ptr<CachedPlan> slots[kSlots + 1];
   if (ffi::Error error = CheckShapes(in, out, permutation); error.failure()) return error;
-  const PlanKey key(in.dimensions().begin(), permutation.begin(),
+  const PlanKey key(platform, in.dimensions().begin(), permutation.begin(),
                     static_cast<int64_t>(permutation.size()), element_bits, kernel, tile,
                     PointerAlignment(in.untyped_data(), out.untyped_data()));
   std::unique_ptr<CachedPlan>& slot = slots[key.valid() ? key.hash() % kSlots : kSlots];

@@ -50,7 +50,6 @@ bool FillGrid(const Permutation& p, const Strides& strides, const TileSet& set,
       split.rest = static_cast<uint32_t>(p.extent[d] % split.tile);
       grid.partial = true;
     }
-    launch->run_bytes[side] = set.run[side] * p.element_bytes;
   }
   launch->tile_elements = set.elements;
   return true;

@@ -77,7 +77,6 @@ struct PackedLaunch {
   int threads;
   int64_t blocks;
   int64_t tile_elements;
-  int64_t run_bytes[2];  // contiguous bytes of a tile in the input and in the output
 };
 
 // Threads a block, at most.
