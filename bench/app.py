@@ -3,100 +3,94 @@
 from __future__ import annotations
 
 import argparse
+import time
+from pathlib import Path
 
 import jax
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import jax_transpose
 
-from . import cases, ladder, peers, photo, plot, report, small, suite, timing
+from . import cases, compare, ladder, peers, photo, plot, report, screen, small, suite, tables
+from . import timing as clocks
 
 REPEAT = {"cpu": 15, "gpu": 30}
 
 
 def run(options: argparse.Namespace) -> int:
     """The exit status of `python -m bench` with these options."""
-    # 64-bit dtypes are benchmarked under their own names, not silently narrowed.
-    jax.config.update("jax_enable_x64", True)
     console = Console(width=None if Console().is_terminal else 150)
     old = report.read_json(options.compare) if options.compare else None
-    platform = jax.default_backend()
-    if platform != "cpu":
-        platform = "gpu"
-    repeat = options.repeat or REPEAT[platform]
-    timing.settle(platform)
-    command = {"ladder": _ladder, "small": _small, "suite": _suite}[options.command]
-    document, status = command(options, console, platform, repeat)
+    if options.command == "report":
+        document, status = _report(options, console)
+    else:
+        document, status = _measure(options, console)
     last_line = document.pop("last_line")
     if options.json:
         report.write_json(options.json, document)
         console.print(f"results: {escape(options.json)}")
-    if options.plot and options.command != "small":
-        (plot.ladder if options.command == "ladder" else plot.suite)(options.plot, document)
+    if options.plot and document["kind"] in plot.KINDS:
+        plot.KINDS[document["kind"]](options.plot, document)
         console.print(f"plot: {escape(options.plot)}")
     if old is not None:
         threshold = options.threshold / 100
-        found = report.compare(old, document, threshold)
-        report.print_compare(console, found, options.compare, threshold)
+        found = compare.compare(old, document, threshold)
+        compare.print_compare(console, found, options.compare, threshold)
         if found["slower"] and found["same_device"] and not status:
             status = 3
     console.print(f"\n{last_line}", soft_wrap=True)
     return status
 
 
-def _small(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    _header(console, platform, [], {})
-    records = []
-    with _progress(console) as progress:
-        task = progress.add_task("", total=len(small.SIZES[platform]) * len(small.DTYPES))
-        for dtype in small.DTYPES:
-            for n in small.SIZES[platform]:
-                records.append(small.measure(n, dtype, platform))
-                progress.update(task, advance=1, description=f"{n}² {dtype}")
-    console.print(small.table(records))
-    return {
-        "schema": report.SCHEMA,
-        "kind": "small",
-        "environment": report.environment(platform, {}),
-        "records": records,
-        "last_line": f"every program byte-exact · auto at worst {small.worst_auto(records):.2f} x "
-        "XLA's transpose",
-    }, 0
+def _measure(options, console: Console) -> tuple[dict, int]:
+    # 64-bit dtypes are benchmarked under their own names, not silently narrowed.
+    jax.config.update("jax_enable_x64", True)
+    if options.command == "random":
+        options.suite = "random"
+    options.deadline = time.monotonic() + (options.time_limit or float("inf"))
+    platform = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    repeat = options.repeat or REPEAT[platform]
+    clocks.settle(platform)
+    command = {"ladder": _ladder, "small": _small}.get(options.command, _suite)
+    return command(options, console, platform, repeat)
+
+
+# --- suites -------------------------------------------------------------------------------------
 
 
 def _suite(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    chosen = cases.select(
+    whole = cases.select(
         options.suite,
         platform,
         dtype=options.dtype,
         width=options.width,
         max_bytes=options.max_bytes,
+        seed=options.seed,
+        count=options.count,
     )
-    names = options.peers.split(",") if options.peers else peers.DEFAULT[platform]
+    chosen = cases.part(whole, options.shard, options.start)
+    default = () if options.suite == "random" else peers.DEFAULT[platform]
+    names = options.peers.split(",") if options.peers else default
     found, missing = peers.load([n for n in names if n != "none"], platform)
-    _header(console, platform, found, missing if options.peers else {})
-
-    photo_line = None
-    status = 0
-    if any(case.data == "photo" for case in chosen):
-        try:
-            photo_line = photo.round_trip(jax_transpose.transpose, kernel=options.kernel)
-            console.print(f"[green]{escape(photo_line)}[/]")
-        except AssertionError as error:
-            photo_line = f"WRONG: {error}"
-            console.print(f"[bold red]{escape(photo_line)}[/]")
-            status = 1
-
+    screen.header(console, platform, found, missing if options.peers else {})
+    photo_line, photo_is_right = _photo(chosen, options.kernel, console)
     runner = suite.Runner(platform, options.kernel, found, repeat)
 
     def document(records: list[dict]) -> dict:
+        drawn = {"seed": options.seed, "count": options.count} if options.suite == "random" else {}
         return {
             "schema": report.SCHEMA,
             "kind": "suite",
             "suite": options.suite,
+            **drawn,
             "kernel": options.kernel,
+            "dtype": options.dtype,
+            "width": options.width,
+            "max_bytes": options.max_bytes,
+            "part": {"shard": "{}/{}".format(*options.shard), "start": options.start},
+            "suite_cases": len(whole),
+            "complete": len(records) == len(whole),
             "environment": report.environment(platform, {p.name: p.version for p in found}),
             "missing_peers": missing,
             "copy": runner.copy_kind,
@@ -106,55 +100,146 @@ def _suite(options, console: Console, platform: str, repeat: int) -> tuple[dict,
             "records": records,
         }
 
-    with _progress(console) as progress:
-        task = progress.add_task("", total=len(chosen))
-        finished = []
+    finished = []
+    with screen.Steps(console, len(chosen)) as steps:
 
         def done(record):
-            progress.update(task, advance=1, description=record["name"])
+            steps.done(record["name"])
             finished.append(record)
             if options.json:  # a run that is interrupted keeps what it has
                 report.write_json(options.json, document(finished))
             if record["status"] == "wrong":
-                progress.console.print(
+                console.print(
                     f"[bold red]WRONG BYTES: {record['name']}: "
                     f"{record['wrong_elements']} elements differ[/]"
                 )
             elif record["status"] != "ok":
-                progress.console.print(f"[red]{record['name']}: {escape(record['error'])}[/]")
+                console.print(f"[red]{record['name']}: {escape(record['error'])}[/]")
 
-        result = document(runner.run(chosen, done))
-    total = result["summary"]
-    title = f"suite {options.suite}, kernel {options.kernel}: GB/s, bytes read + written"
-    console.print(report.suite_table(result["records"], title))
-    console.print(f"copy = {runner.copy_kind}; times: {_sources(result['records'])}")
-    _worst(console, total)
-    if total["wrong"] or total["failed"]:
-        status = 1
-    return result | {"last_line": report.last_line(total)}, status
+        runner.run(chosen, done, options.deadline)
+    result, status = _show_suite(console, document(finished))
+    if len(finished) < len(chosen):
+        console.print(
+            f"[yellow]stopped by --time-limit after {len(finished)} of {len(chosen)} cases; the "
+            f"rest: --start {options.start + len(finished)}[/]"
+        )
+    return result, status if photo_is_right else 1
+
+
+def _photo(chosen: list[cases.Case], kernel: str, console: Console) -> tuple[str | None, bool]:
+    """What became of photographs that went there and back, and whether they are the same."""
+    if not any(case.data == "photo" for case in chosen):
+        return None, True
+    try:
+        line = photo.round_trip(jax_transpose.transpose, kernel=kernel)
+        console.print(f"[green]{escape(line)}[/]")
+        return line, True
+    except AssertionError as error:
+        line = f"WRONG: {error}"
+        console.print(f"[bold red]{escape(line)}[/]")
+        return line, False
+
+
+def _show_suite(console: Console, document: dict) -> tuple[dict, int]:
+    """Prints a suite's document; returns it with its last line, and the exit status."""
+    records, total = document["records"], document["summary"]
+    which = [Path(document["suite"]).stem]
+    if document.get("width") or document.get("dtype"):
+        which.append(f"{document['width']} bytes" if document["width"] else document["dtype"])
+    if document["suite"] == "random":
+        which.append(f"seed {document['seed']}")
+        console.print(tables.group_table(records))
+        console.print(tables.worst_table(records))
+        slower = sum(ratio < 0.97 for _, ratio in total["slower_than_jnp"])
+        console.print(f"slower than jnp.transpose by more than 3 %: {slower} of {len(records)}")
+    else:
+        title = f"suite {', '.join(which)}, kernel {document['kernel']}: GB/s, read + written"
+        console.print(tables.suite_table(records, title))
+    console.print(f"copy = {document['copy']}; times: {screen.sources(records)}")
+    screen.worst(console, total)
+    line = f"{', '.join(which)}: {report.last_line(total)}"
+    return document | {"last_line": line}, 1 if total["wrong"] or total["failed"] else 0
+
+
+def _report(options, console: Console) -> tuple[dict, int]:
+    document = compare.join([report.read_json(path) for path in options.files])
+    console.print(
+        f"[bold]{escape(document['environment']['device'])}[/], {len(options.files)} runs"
+    )
+    if not document["complete"]:
+        missing = document["suite_cases"] - len(document["records"])
+        console.print(
+            f"[yellow]{missing} of {document['suite_cases']} cases are in none of them[/]"
+        )
+    return _show_suite(console, document)
+
+
+# --- small arrays -------------------------------------------------------------------------------
+
+
+def _small(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
+    dtypes = _dtypes(options) or list(small.DTYPES)
+    sizes = _numbers(options.sizes, "--sizes") or list(small.SIZES[platform])
+    modes = options.modes.split(",") if options.modes else small.MODES[: 1 + (platform == "gpu")]
+    if not set(modes) <= set(small.MODES):
+        raise ValueError(f"--modes {options.modes}: allowed are {', '.join(small.MODES)}")
+    screen.header(console, platform, [], {})
+    records: list[dict] = []
+    status = 0
+
+    def document() -> dict:
+        return {
+            "schema": report.SCHEMA,
+            "kind": "small",
+            "complete": len(records) == len(dtypes) * len(sizes) * len(modes),
+            "environment": report.environment(platform, {}),
+            "worst": small.worst(records),
+            "records": records,
+        }
+
+    if "default" in modes:
+        left = options.deadline - time.monotonic()
+        deadline = options.deadline - (left / 2 if "graphs" in modes else 0)
+        with screen.Steps(console, len(dtypes) * len(sizes)) as steps:
+            for dtype in dtypes:
+                for record in small.measure(dtype, sizes, platform, deadline):
+                    records.append(record)
+                    steps.done(f"{record['n']}² {dtype}")
+                    if options.json:
+                        report.write_json(options.json, document())
+    if "graphs" in modes:
+        console.print(f"with {small.GRAPH_FLAG}, in a process of its own", highlight=False)
+        left = options.deadline - time.monotonic() if options.time_limit else None
+        try:
+            records += small.with_graphs(dtypes, sizes, left)
+        except RuntimeError as error:
+            console.print(f"[bold red]the process failed: {escape(str(error))}[/]")
+            status = 1
+    console.print(tables.small_table(records))
+    result = document()
+    for name, ratio in result["worst"]:
+        console.print(f"auto / XLA {ratio:.3f}: {name}", highlight=False)
+    worst = f"{result['worst'][0][1]:.2f} x" if records else "not compared with"
+    line = f"every program byte-exact · auto at worst {worst} XLA's transpose"
+    return result | {"last_line": line}, status
+
+
+# --- the ladder ---------------------------------------------------------------------------------
 
 
 def _ladder(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    dtypes = options.dtype.split(",") if options.dtype else ["float32"]
-    if options.width:
-        dtypes = [cases.WIDTH_DTYPES[options.width]]
-    dtypes = [cases.dtype_name(d) for d in dtypes]
-    _header(console, platform, [], {})
-    with _progress(console) as progress:
-        total = len(dtypes) * len(ladder.SIZES[platform]) + 1 + len(ladder.CROSSOVER[platform])
-        task = progress.add_task("", total=total)
-
-        def step(text):
-            progress.update(task, advance=1, description=text)
-
-        runner = ladder.Ladder(platform, repeat, step)
+    dtypes = _dtypes(options) or ["float32"]
+    screen.header(console, platform, [], {})
+    total = len(dtypes) * len(ladder.SIZES[platform]) + 1 + len(ladder.CROSSOVER[platform])
+    with screen.Steps(console, total) as steps:
+        runner = ladder.Ladder(platform, repeat, steps.done)
         result = runner.run(dtypes)
-    for table in report.ladder_tables(result):
+    for table in tables.ladder_tables(result):
         console.print(table)
     found = ladder.claims(result)
     checks = [ladder.auto_check(table) for table in result["tables"] if ladder.ours(table["rows"])]
     environment = report.environment(platform, {})
-    report.print_claims(console, found, checks, environment["device"])
+    tables.print_claims(console, found, checks, environment["device"])
     for line in runner.wrong:
         console.print(f"[bold red]WRONG BYTES: {escape(line)}[/]")
     verdict = (
@@ -180,41 +265,18 @@ def _auto_text(checks: list[dict]) -> str:
     return f"auto slower than a rung at {', '.join(slow)}" if slow else "auto is the best rung"
 
 
-def _header(console: Console, platform: str, found: list[peers.Peer], missing: dict) -> None:
-    env = report.environment(platform, {p.name: p.version for p in found})
-    versions = ", ".join(f"{name} {version}" for name, version in env["versions"].items())
-    console.print(f"[bold]{escape(env['device'])}[/] ({platform}, {env['cores']} cores)")
-    console.print(escape(versions))
-    own = jax_transpose.status(suite.plan_platform(platform))
-    if not own.available:
-        console.print(f"[yellow]our kernels are off here: {escape(own.reason)}[/]")
-    for name, reason in missing.items():
-        console.print(f"[yellow]peer {name} left out: {escape(reason)}[/]")
+# --- options ------------------------------------------------------------------------------------
 
 
-def _sources(records: list[dict]) -> str:
-    names = {
-        "cupti": "the device's own (CUPTI), median",
-        "wall": "wall clock, median",
-    }
-    used = sorted({source for r in records for source in r.get("source", [])})
-    return "; ".join(names[source] for source in used) or "none"
+def _dtypes(options) -> list[str]:
+    """The full names of `--dtype`'s list, or `--width`'s dtype."""
+    if options.width:
+        return [cases.WIDTH_DTYPES[options.width]]
+    return [cases.dtype_name(d) for d in options.dtype.split(",")] if options.dtype else []
 
 
-def _worst(console: Console, total: dict) -> None:
-    for against in ("jnp", "copy"):
-        worst = total[f"worst_five_over_{against}"]
-        if worst:
-            text = ", ".join(f"{name} {ratio:.2f}" for name, ratio in worst)
-            console.print(f"worst five, ours / {against}: {text}")
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
+def _numbers(text: str | None, name: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        raise ValueError(f"{name} {text}: a list of whole numbers, e.g. 64,512") from None

@@ -32,6 +32,8 @@ _ALIASES = {
 
 WIDTH_DTYPES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64", 16: "complex128"}
 
+RANDOM_MAX_BYTES = {"cpu": 32 << 20, "gpu": 1 << 30}
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -119,7 +121,7 @@ def load_suite(name_or_path: str, platform: str) -> list[Case]:
     if path.suffix != ".json":
         path = SUITES / f"{name_or_path}.json"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in SUITES.glob("*.json")))
+        known = ", ".join([*sorted(p.stem for p in SUITES.glob("*.json")), "random"])
         raise ValueError(f"suite: no {path}; known suites: {known}, or the path of a .json file")
     return [parse_case(raw, platform) for raw in json.loads(path.read_text())["cases"]]
 
@@ -158,11 +160,34 @@ def select(
     dtype: str | None = None,
     width: int | None = None,
     max_bytes: int | None = None,
+    seed: int = 0,
+    count: int = 200,
 ) -> list[Case]:
-    """The suite's cases after the command line's `--dtype`, `--width` and `--max-bytes`."""
-    cases = load_suite(name_or_path, platform)
+    """The suite's cases after the command line's `--dtype`, `--width` and `--max-bytes`.
+
+    "random" is drawn from `seed`, `count` cases up to `max_bytes` (CPU: 32 MiB, GPU: 1 GiB).
+    """
     if width is not None:
         dtype = WIDTH_DTYPES[width]
     if dtype is not None:
-        cases = [with_dtype(case, dtype_name(dtype)) for case in cases]
+        dtype = dtype_name(dtype)
+    if name_or_path == "random":
+        from . import draw  # which needs this module
+
+        widths = draw.WIDTHS if dtype is None else (max(8, element_bits(dtype)) // 8,)
+        cases = draw.cases(seed, count, max_bytes or RANDOM_MAX_BYTES[platform], widths)
+    else:
+        cases = load_suite(name_or_path, platform)
+    if dtype is not None:
+        cases = [with_dtype(case, dtype) for case in cases]
     return [scaled(case, max_bytes) for case in cases]
+
+
+def part(cases: list[Case], shard: tuple[int, int] = (1, 1), start: int = 0) -> list[Case]:
+    """The i-th of n consecutive parts, without its first `start` cases.
+
+    >>> part(list(range(10)), (2, 3)), part(list(range(10)), start=8)
+    ([3, 4, 5], [8, 9])
+    """
+    i, n = shard
+    return cases[(i - 1) * len(cases) // n : i * len(cases) // n][start:]

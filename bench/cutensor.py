@@ -1,7 +1,7 @@
 """cuTENSOR 2's permutation through ctypes, on arrays that CuPy holds.
 
-The library is found in the environment variable CUTENSOR_LIBRARY (a path), in the PyPI packages
-`cutensor-cu12` / `cutensor-cu13`, or by the dynamic loader.
+The library is found by path (an argument, or the environment variable CUTENSOR_LIBRARY), in the
+PyPI packages `cutensor-cu12` / `cutensor-cu13`, or by the dynamic loader.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from . import peers
 from .timing import Program
 
 _OP_IDENTITY = 1
@@ -31,12 +32,14 @@ _TYPES = {
 }
 
 
-def library_path() -> str:
-    """The shared library to load."""
-    if "CUTENSOR_LIBRARY" in os.environ:
-        return os.environ["CUTENSOR_LIBRARY"]
+def library_path(path: str = "") -> str:
+    """The shared library to load; `path` may be a folder that holds it."""
+    path = path or os.environ.get("CUTENSOR_LIBRARY", "")
+    if path and not Path(path).is_dir():
+        return path
     spec = importlib.util.find_spec("cutensor")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
+    installed = spec.submodule_search_locations or [] if spec else []
+    for folder in [path] if path else installed:
         found = sorted(Path(folder).rglob("libcutensor.so.2*"))
         if found:
             return str(found[0])
@@ -46,11 +49,12 @@ def library_path() -> str:
 class Library:
     """A loaded cuTENSOR and one handle."""
 
-    def __init__(self):
+    def __init__(self, path: str = ""):
         import cupy
 
         self._cupy = cupy
-        self._lib = ctypes.CDLL(library_path())
+        self.release = cupy.get_default_memory_pool().free_all_blocks
+        self._lib = ctypes.CDLL(library_path(path))
         self._lib.cutensorGetErrorString.restype = ctypes.c_char_p
         self._lib.cutensorGetVersion.restype = ctypes.c_size_t
         number = self._lib.cutensorGetVersion()
@@ -137,4 +141,10 @@ class Library:
             )
             return out
 
-        return Program(key, call, wait=lambda out: stream.synchronize(), rotation=len(xs))
+        return Program(
+            key,
+            call,
+            wait=lambda out: stream.synchronize(),
+            rotation=len(xs),
+            clock=peers.cupy_clock(cupy),
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 from collections.abc import Callable
 
 import jax
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .cases import element_bits
-from .timing import Program, jitted
+from .timing import Clock, Program, jitted
 from .verify import words
 
 DEFAULT = {"cpu": ("numpy", "torch"), "gpu": ("torch", "cupy", "cutensor")}
@@ -30,18 +31,28 @@ class Peer:
     version: str
     program: Callable[[str, list, tuple], Program | None]
     to_host: Callable | None  # output -> numpy array with the same bits; None: not compared
+    release: Callable[[], None] = lambda: None  # gives cached device memory back
 
 
 def load(names, platform: str) -> tuple[list[Peer], dict[str, str]]:
-    """The importable peers among `names`, and why the others are missing."""
+    """The peers among `names` that can be imported, and why the others are missing.
+
+    A name may be followed by "=" and a path: of the folder to import torch or CuPy from, searched
+    after all others, or of cuTENSOR's shared library.
+    """
     peers, missing = [], {}
-    for name in names:
-        try:
-            peers.append(_MAKERS[name](platform))
-        except KeyError:
+    for entry in names:
+        name, _, path = entry.partition("=")
+        if name not in _MAKERS:
             missing[name] = f"unknown peer; known: {', '.join(_MAKERS)}"
-        except (ImportError, OSError, RuntimeError, AttributeError) as error:
-            missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            continue
+        try:
+            if path and name != "cutensor":
+                sys.path.append(path)
+            peers.append(_MAKERS[name](platform, *([path] if name == "cutensor" else [])))
+        except Exception as error:  # a broken installation raises anything
+            text = f"{type(error).__name__}: {error}"
+            missing[name] = text.splitlines()[0][:200]
     return peers, missing
 
 
@@ -74,17 +85,28 @@ def copy_program(key: str, xs: list, platform: str) -> tuple[Program, str]:
 
 # --- peers --------------------------------------------------------------------------------------
 
+# By element bytes, the dtype that every library knows.
+_CARRIERS = {1: "|u1", 2: "<i2", 4: "<i4", 8: "<i8", 16: "<c16"}
 
-def _integers(x: jax.Array) -> jax.Array | None:
-    """`x` as an array whose dtype every library knows, bits unchanged; None for sub-byte types."""
+
+def carrier(x: jax.Array) -> np.dtype | None:
+    """A dtype of the same width that every library knows; None for sub-byte types."""
     bits = element_bits(x.dtype.name)
-    if bits < 8:
-        return None
-    if x.dtype == jnp.bool_:
-        return x.astype(jnp.uint8)
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return x
-    return jax.lax.bitcast_convert_type(x, "uint8" if bits == 8 else f"int{bits}")
+    return None if bits < 8 else np.dtype(_CARRIERS[bits // 8])
+
+
+class DeviceView:
+    """A GPU array under another dtype, as torch and CuPy take it: no copy, nothing compiled."""
+
+    def __init__(self, x: jax.Array):
+        self._x = jax.block_until_ready(x)  # keeps the memory alive
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "shape": tuple(x.shape),
+            "typestr": carrier(x).str,
+            "data": (x.unsafe_buffer_pointer(), False),
+            "strides": None,
+        }
 
 
 def _numpy(platform: str) -> Peer:
@@ -105,55 +127,79 @@ def _torch(platform: str) -> Peer:
     if platform != "cpu" and not torch.cuda.is_available():
         raise RuntimeError("this torch sees no GPU")
 
+    on_gpu = platform != "cpu"
+
+    def mark():
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def tensor(x):
+        if on_gpu:
+            return torch.as_tensor(DeviceView(x), device="cuda")
+        return torch.from_numpy(np.array(x).view(carrier(x)))
+
     def program(key, xs, axes):
-        xs = [_integers(x) for x in xs]
-        if xs[0] is None:
+        if carrier(xs[0]) is None:
             return None
-        if platform == "cpu":
-            tensors = [torch.from_numpy(np.array(x)) for x in xs]
-        else:
-            tensors = [torch.from_dlpack(jax.block_until_ready(x)) for x in xs]
+        tensors = [tensor(x) for x in xs]
         return Program(
             key,
             lambda i: tensors[i % len(tensors)].permute(axes).contiguous(),
-            wait=lambda out: None if platform == "cpu" else torch.cuda.synchronize(),
+            wait=lambda out: torch.cuda.synchronize() if on_gpu else None,
             rotation=len(tensors),
+            clock=Clock(mark, lambda a, b: a.elapsed_time(b) * 1e-3) if on_gpu else None,
         )
 
-    return Peer("torch", torch.__version__, program, lambda out: out.cpu().numpy())
+    release = torch.cuda.empty_cache if on_gpu else lambda: None
+    return Peer("torch", torch.__version__, program, lambda out: out.cpu().numpy(), release)
+
+
+def cupy_clock(cupy) -> Clock:
+    """CuPy's events on its current stream."""
+
+    def mark():
+        event = cupy.cuda.Event()
+        event.record()
+        return event
+
+    return Clock(mark, lambda a, b: cupy.cuda.get_elapsed_time(a, b) * 1e-3)
 
 
 def _cupy(platform: str) -> Peer:
     if platform == "cpu":
         raise RuntimeError("cupy needs a GPU")
     cupy = importlib.import_module("cupy")
+    if not cupy.cuda.is_available():
+        raise RuntimeError("this CuPy sees no GPU")
 
     def program(key, xs, axes):
-        xs = [_integers(x) for x in xs]
-        if xs[0] is None:
+        if carrier(xs[0]) is None:
             return None
-        arrays = [cupy.from_dlpack(jax.block_until_ready(x)) for x in xs]
+        arrays = [cupy.asarray(DeviceView(x)) for x in xs]
         return Program(
             key,
             lambda i: cupy.ascontiguousarray(arrays[i % len(arrays)].transpose(axes)),
             wait=lambda out: cupy.cuda.get_current_stream().synchronize(),
             rotation=len(arrays),
+            clock=cupy_clock(cupy),
         )
 
-    return Peer("cupy", cupy.__version__, program, cupy.asnumpy)
+    release = cupy.get_default_memory_pool().free_all_blocks
+    return Peer("cupy", cupy.__version__, program, cupy.asnumpy, release)
 
 
-def _cutensor(platform: str) -> Peer:
+def _cutensor(platform: str, path: str = "") -> Peer:
     if platform == "cpu":
         raise RuntimeError("cuTENSOR needs a GPU")
     from . import cutensor
 
-    library = cutensor.Library()
+    library = cutensor.Library(path)
 
     def program(key, xs, axes):
         return library.program(key, xs, axes)
 
-    return Peer("cutensor", library.version, program, None)
+    return Peer("cutensor", library.version, program, None, library.release)
 
 
 _MAKERS = {"numpy": _numpy, "torch": _torch, "cupy": _cupy, "cutensor": _cutensor}

@@ -1,4 +1,4 @@
-"""Tables, JSON, comparison with an older run, and the last line."""
+"""The document of a run: facts about it, its summary, JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from pathlib import Path
 import jax
 import jaxlib
 import numpy as np
-from rich.console import Console, Group
-from rich.markup import escape
-from rich.table import Table
 
 import jax_transpose
 
 SCHEMA = 1
-THRESHOLD = 0.03
+NOISE = 0.02
+AGAINST = ("jnp", "copy", "peer")
 
 
 # --- facts about the run ------------------------------------------------------------------------
@@ -72,10 +70,25 @@ def geomean(values) -> float | None:
     return round(math.exp(sum(map(math.log, values)) / len(values)), 4)
 
 
+def timed(records: list[dict]) -> list[dict]:
+    """The records of cases that were right and have ratios."""
+    return [r for r in records if r["status"] == "ok" and "ratio" in r]
+
+
+def worst(records: list[dict], against: str, count: int | None = None) -> list[dict]:
+    """The records with the lowest ratios to "jnp", "copy" or "peer", lowest first."""
+    have = [r for r in timed(records) if against in r["ratio"]]
+    return sorted(have, key=lambda r: r["ratio"][against])[:count]
+
+
 def summary(records: list[dict]) -> dict:
-    """Counts, geomeans of the ratios and the slowest cases relative to `jnp.transpose`."""
-    timed = [r for r in records if r["status"] == "ok" and "ratio" in r]
-    slowest = sorted((r for r in timed if "jnp" in r["ratio"]), key=lambda r: r["ratio"]["jnp"])
+    """Counts, geomeans of the ratios, the lowest ratios, and every case below `jnp.transpose`."""
+
+    def pairs(found, against):
+        return [[r["name"], r["ratio"][against]] for r in found]
+
+    good = timed(records)
+    by_jnp = worst(records, "jnp")
     return {
         "cases": len(records),
         "ok": sum(r["status"] == "ok" for r in records),
@@ -83,16 +96,14 @@ def summary(records: list[dict]) -> dict:
         "failed": [r["name"] for r in records if r["status"] == "failed"],
         "skipped": [r["name"] for r in records if r["status"] == "skipped"],
         "geomean": {
-            against: geomean(r["ratio"][against] for r in timed if against in r["ratio"])
-            for against in ("jnp", "copy", "peer")
+            against: geomean(r["ratio"][against] for r in good if against in r["ratio"])
+            for against in AGAINST
         },
-        "worst_five_over_jnp": [[r["name"], r["ratio"]["jnp"]] for r in slowest[:5]],
-        "worst_five_over_copy": [
-            [r["name"], r["ratio"]["copy"]]
-            for r in sorted(
-                (r for r in timed if "copy" in r["ratio"]), key=lambda r: r["ratio"]["copy"]
-            )[:5]
-        ],
+        "slower_than_jnp": pairs([r for r in by_jnp if r["ratio"]["jnp"] < 1 - NOISE], "jnp"),
+        **{
+            f"worst_five_over_{against}": pairs(worst(records, against, 5), against)
+            for against in AGAINST
+        },
     }
 
 
@@ -124,149 +135,6 @@ slowest against jnp.transpose: b, 0.97 x'
     return " · ".join(parts)
 
 
-# --- tables -------------------------------------------------------------------------------------
-
-
-def shape_text(shape, axes) -> str:
-    """A short form of a case; long ranks are cut.
-
-    >>> shape_text([4, 5], [1, 0]), shape_text([2] * 26, list(range(26)))
-    ('4x5 (1 0)', '2x2x2x2x… rank 26')
-    """
-    if len(shape) > 7:
-        return "x".join(map(str, shape[:4])) + f"x… rank {len(shape)}"
-    return "x".join(map(str, shape)) + f" ({' '.join(map(str, axes))})"
-
-
-def suite_table(records: list[dict], title: str) -> Table:
-    """GB/s per case and implementation, with our ratios."""
-    columns = list(dict.fromkeys(name for r in records for name in r.get("gbs", {})))
-    table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("case", no_wrap=True)
-    table.add_column("shape (axes)")
-    table.add_column("dtype")
-    table.add_column("kernel")
-    for name in columns:
-        table.add_column(f"{name}\nGB/s", justify="right")
-    table.add_column("ours/\ncopy", justify="right")
-    table.add_column("ours/\njnp", justify="right")
-    table.add_column("bytes")
-    for r in records:
-        speeds, ratio, plan = r.get("gbs", {}), r.get("ratio", {}), r.get("plan", {})
-        mark = {"ok": "[green]exact[/]", "wrong": "[bold red]WRONG[/]"}.get(
-            r["status"], f"[red]{r['status']}[/]"
-        )
-        kernel = plan.get("kernel", "?")
-        if plan.get("tile"):
-            kernel += f"/{plan['tile']}"
-        table.add_row(
-            r["name"],
-            shape_text(r["shape"], r["axes"]),
-            r["dtype"],
-            kernel,
-            *(_number(speeds.get(name)) for name in columns),
-            _ratio(ratio.get("copy")),
-            _ratio(ratio.get("jnp")),
-            mark,
-        )
-    return table
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _ratio(value: float | None) -> str:
-    if value is None:
-        return "-"
-    colour = "green" if value >= 1.02 else "red" if value < 0.9 else "default"
-    return f"[{colour}]{value:.2f}[/]"
-
-
-def ladder_tables(result: dict) -> list[Group]:
-    """One table per dtype and size, then the tile sweep and the crossover."""
-    tables = [_rung_table(table) for table in result["tables"]]
-    sweep = result["sweep"]
-    if sweep["rows"]:
-        tables.append(_sweep_table(sweep))
-    tables.append(_crossover_table(result["crossover"]))
-    return tables
-
-
-def _titled(title: str, table: Table) -> Group:
-    """The table under a title that may be wider than the table."""
-    return Group(f"\n[italic]{title}[/]", table)
-
-
-def _rung_table(data: dict) -> Group:
-    rows = data["rows"]
-    table = Table()
-    for column in ("rung", "µs", "GB/s", "x naive", "/ copy", "/ jnp", "bytes"):
-        table.add_column(column, justify="left" if column in ("rung", "bytes") else "right")
-    for name, row in rows.items():
-        if "skipped" in row:
-            table.add_row(name, *["-"] * 5, escape(row["skipped"][:60]))
-            continue
-        wrong = row.get("wrong_elements")
-        mark = "" if wrong is None else "[bold red]WRONG[/]" if wrong else "[green]exact[/]"
-        over = [
-            f"{row['gbs'] / rows[base]['gbs']:.2f}" if "gbs" in rows.get(base, {}) else "-"
-            for base in ("naive", "copy", "jnp.transpose")
-        ]
-        table.add_row(name, f"{row['us']:.1f}", _number(row["gbs"]), *over, mark)
-    return _titled(f"{data['size']}x{data['size']} {data['dtype']}", table)
-
-
-def _sweep_table(data: dict) -> Group:
-    tiles = sorted({int(name.split("/")[1]) for name in data["rows"]})
-    kinds = list(dict.fromkeys(name.split("/")[0] for name in data["rows"]))
-    table = Table()
-    table.add_column("kernel")
-    for tile in tiles:
-        table.add_column(str(tile), justify="right")
-    for kind in kinds:
-        table.add_row(
-            kind, *(_number(data["rows"].get(f"{kind}/{tile}", {}).get("gbs")) for tile in tiles)
-        )
-    return _titled(f"tile sweep, {data['size']}x{data['size']} {data['dtype']}, GB/s", table)
-
-
-def _crossover_table(data: dict) -> Group:
-    table = Table()
-    columns = [name for name in data["rows"][0] if name != "size"]
-    table.add_column("size")
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="right")
-    for row in data["rows"]:
-        table.add_row(f"{row['size']}²", *(f"{row[name]:.0f}" for name in columns))
-    return _titled(f"one blocking call by size, {data['dtype']}, µs wall clock", table)
-
-
-def print_claims(console: Console, found: list[dict], checks: list[dict], device: str) -> None:
-    """The textbook's claims and the check of `auto`, one line each."""
-    console.print(f"\n[bold]Textbook claims on this device ({escape(device)})[/]")
-    for item in found:
-        verdict = {
-            True: "[green]holds[/]",
-            False: "[yellow]does not hold[/]",
-            None: "[dim]not judged[/]",
-        }[item["holds"]]
-        console.print(f"  {item['claim']}: {escape(item['measured'])} → {verdict}")
-    slow = [c for c in checks if not c["holds"]]
-    for check in slow:
-        console.print(
-            f"  [red]auto is slower than {check['best']} at {check['size']}² {check['dtype']}: "
-            f"{check['ratio']:.2f} of its speed[/]"
-        )
-    if not slow and checks:
-        worst = min(check["ratio"] for check in checks)
-        console.print(
-            f"  [green]auto is within 5 % of the best rung in every table[/] (worst: {worst:.2f})"
-        )
-
-
 # --- files --------------------------------------------------------------------------------------
 
 
@@ -279,8 +147,12 @@ def write_json(path: str, document: dict) -> None:
             lines.append(f"{json.dumps(key)}: [\n{body}\n]")
         else:
             lines.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A run may be killed at any time: the older file stays whole until the new one is.
+    draft = target.with_name(target.name + ".part")
+    draft.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    draft.replace(target)
 
 
 def read_json(path: str) -> dict:
@@ -292,54 +164,3 @@ def read_json(path: str) -> dict:
     if document.get("schema") != SCHEMA:
         raise ValueError(f"{path}: schema {document.get('schema')!r}, this bench reads {SCHEMA}")
     return document
-
-
-# --- comparison ---------------------------------------------------------------------------------
-
-
-def speeds(document: dict) -> dict[tuple, float]:
-    """Our GB/s by case, from a suite's or a ladder's document."""
-    out = {}
-    for r in document.get("records", []):
-        if "gbs" in r:
-            key = (r["name"], tuple(r["shape"]), tuple(r["axes"]), r["dtype"])
-            out[key] = r["gbs"]["ours"]
-    for table in document.get("tables", []):
-        for name, row in table["rows"].items():
-            if "gbs" in row and name not in ("copy", "jnp.transpose"):
-                out[(name, table["size"], table["dtype"])] = row["gbs"]
-    return out
-
-
-def compare(old: dict, new: dict, threshold: float = THRESHOLD) -> dict:
-    """Cases of both runs whose speed fell, and rose, by more than `threshold`.
-
-    >>> row = {"name": "a", "shape": [2], "axes": [0], "dtype": "uint8"}
-    >>> old = {"records": [row | {"gbs": {"ours": 100.0}}], "environment": {"device": "x"}}
-    >>> new = {"records": [row | {"gbs": {"ours": 90.0}}], "environment": {"device": "x"}}
-    >>> compare(old, new)["slower"]
-    [('a uint8', 0.9)]
-    """
-    before, after = speeds(old), speeds(new)
-    common = [key for key in after if key in before]
-    changes = [(f"{key[0]} {key[-1]}", round(after[key] / before[key], 4)) for key in common]
-    return {
-        "same_device": old["environment"]["device"] == new["environment"]["device"],
-        "compared": len(common),
-        "slower": sorted((c for c in changes if c[1] < 1 - threshold), key=lambda c: c[1]),
-        "faster": sorted((c for c in changes if c[1] > 1 + threshold), key=lambda c: -c[1]),
-        "geomean": geomean(ratio for _, ratio in changes),
-    }
-
-
-def print_compare(console: Console, found: dict, path: str, threshold: float) -> None:
-    """What changed since the older run."""
-    console.print(f"\n[bold]Against {escape(path)}[/]: {found['compared']} cases in both runs")
-    if not found["same_device"]:
-        console.print("  [yellow]the older run is from another device: not comparable[/]")
-    for name, ratio in found["slower"]:
-        console.print(f"  [bold red]REGRESSION {escape(name)}: {ratio:.3f} of the older speed[/]")
-    for name, ratio in found["faster"]:
-        console.print(f"  [green]faster {escape(name)}: {ratio:.3f} x[/]")
-    if found["compared"] and not found["slower"]:
-        console.print(f"  [green]no case slower by more than {threshold:.0%}[/]")

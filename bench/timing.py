@@ -2,8 +2,9 @@
 
 CPU: the wall clock around one blocking call, programs interleaved in a random order, median.
 GPU: the device's own time of the call's kernels and memcpys, as CUPTI reports it through the JAX
-profiler, median; where that is missing, the wall clock around a batch of calls that run back to
-back. Every result says which (`cupti` or `wall`).
+profiler, median, for other libraries' kernels too; where that is missing, the other library's
+events around each call, or the wall clock around a batch of calls that run back to back. Every
+result says which (`cupti`, `events` or `wall`).
 
 A GPU keeps recently used bytes in its L2 cache (60 MB on an H200). Callers rotate over enough
 inputs (`rotation`), and the last outputs are kept alive so that outputs rotate as well.
@@ -32,18 +33,29 @@ ROUNDS = 3
 _MIN_SAMPLE_S = 1e-3
 
 
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """A library's events: `mark()` records one on its stream, `seconds(a, b)` lies between two."""
+
+    mark: Callable[[], Any]
+    seconds: Callable[[Any, Any], float]
+
+
 @dataclasses.dataclass
 class Program:
     """Something to time. `call(i)` starts work on input i and returns the output.
 
     `key` must be unique within one measurement, and for jitted functions be the function's name.
-    After timing, `last` is an output and `last_index` the i that gave it.
+    After timing, `last` is an output and `last_index` the i that gave it. On a GPU `repeat`
+    overrides the number of timed calls, and `clock` is what times where CUPTI saw nothing.
     """
 
     key: str
     call: Callable[[int], Any]
     wait: Callable[[Any], Any] = jax.block_until_ready
     rotation: int = 1
+    clock: Clock | None = None
+    repeat: int | None = None
     last: Any = None
     last_index: int = 0
 
@@ -137,7 +149,7 @@ def measure_device(programs: list[Program], repeat: int) -> dict[str, Timing]:
     for program in programs:
         for i in range(2):
             program.wait(program.run(i))
-    per_round = max(1, -(-repeat // ROUNDS))
+    per_round = {p.key: max(1, -(-(p.repeat or repeat) // ROUNDS)) for p in programs}
     options = _profiler_options()
     walls: dict[str, list[float]] = collections.defaultdict(list)
     profile = None
@@ -147,7 +159,8 @@ def measure_device(programs: list[Program], repeat: int) -> dict[str, Timing]:
         try:
             for turn in range(ROUNDS):
                 for program in programs:
-                    walls[program.key].append(_batch(program, turn * per_round, per_round))
+                    calls = per_round[program.key]
+                    walls[program.key] += _batch(program, turn * calls, calls)
         finally:
             if options is not None:
                 jax.profiler.stop_trace()
@@ -161,27 +174,37 @@ def measure_device(programs: list[Program], repeat: int) -> dict[str, Timing]:
     results = {}
     for program in programs:
         events = found.get(program.key, [])
-        seconds = trace.seconds_per_call(events, per_round * ROUNDS)
+        seconds = trace.seconds_per_call(events, per_round[program.key] * ROUNDS)
         if seconds:
             names = tuple(sorted({event.name for event in events}))
             results[program.key] = Timing(seconds, "cupti", names)
         else:
-            results[program.key] = Timing(statistics.median(walls[program.key]), "wall")
+            source = "events" if program.clock else "wall"
+            results[program.key] = Timing(statistics.median(walls[program.key]), source)
     return results
 
 
-def _batch(program: Program, first: int, calls: int) -> float:
-    """Seconds per call of `calls` asynchronous calls, inside an annotation of their own."""
+def _batch(program: Program, first: int, calls: int) -> list[float]:
+    """Runs `calls` asynchronous calls inside an annotation of their own.
+
+    The seconds of each by the program's clock, or one mean by the wall clock.
+    """
     keep = collections.deque(maxlen=program.rotation)
+    mark = program.clock.mark if program.clock else lambda: None
+    marks = []
     time.sleep(trace.GAP_S)
     with jax.profiler.TraceAnnotation(trace.MARK + program.key):
         start = time.perf_counter()
         for i in range(first, first + calls):
+            begin = mark()
             keep.append(program.run(i))
+            marks.append((begin, mark()))
         program.wait(program.last)
         elapsed = time.perf_counter() - start
     time.sleep(trace.GAP_S)
-    return elapsed / calls
+    if program.clock:
+        return [program.clock.seconds(begin, end) for begin, end in marks]
+    return [elapsed / calls]
 
 
 def _profiler_options():

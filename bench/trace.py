@@ -48,11 +48,16 @@ def device_events(profile) -> list[Event]:
         lines = list(plane.lines)
         streams = [line for line in lines if line.name.startswith("Stream")]
         lines = streams or [line for line in lines if not line.name.startswith(_DERIVED_LINES)]
-        for line in lines:
-            for event in line.events:
-                module = str(_stats(event).get("hlo_module", ""))
-                events.append(Event(event.name, event.start_ns, event.duration_ns, module))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            events += [_event(event) for line in lines for event in line.events]
     return events
+
+
+def _event(event) -> Event:
+    stats = {name: value for name, value in event.stats if name is not None}
+    module = str(stats.get("hlo_module", ""))
+    return Event(event.name, event.start_ns, event.duration_ns, module)
 
 
 def windows(profile) -> list[Window]:
@@ -65,12 +70,6 @@ def windows(profile) -> list[Window]:
         for event in line.events
         if event.name.startswith(MARK)
     ]
-
-
-def _stats(event) -> dict:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return {name: value for name, value in event.stats if name is not None}
 
 
 def attribute(events: Iterable[Event], spans: Iterable[Window]) -> dict[str, list[Event]]:

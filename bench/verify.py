@@ -1,7 +1,7 @@
 """Bit-for-bit checks against something that is not our kernel.
 
 Small arrays and everything on a CPU: numpy on the host. Larger arrays on an accelerator stay there
-and are compared with XLA's transpose of the same bits; bringing them back, or computing every
+and are compared with XLA's transpose of the same array; bringing them back, or computing every
 address anew, would take longer than all timed calls together.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +20,17 @@ from .cases import element_bits
 HOST_BYTES = 64 << 20
 
 
-def wrong_elements(x: jax.Array, y: jax.Array, axes: tuple[int, ...], on_host: bool = False) -> int:
+def wrong_elements(
+    x: jax.Array,
+    y: jax.Array,
+    axes: tuple[int, ...],
+    on_host: bool = False,
+    by_xla: Callable[[], jax.Array] | None = None,
+) -> int:
     """How many elements of `y` differ in any bit from `x` transposed by `axes`; 0 is right.
 
-    A wrong shape or dtype counts every element.
+    A wrong shape or dtype counts every element. `by_xla` gives XLA's transpose of `x` where the
+    caller has compiled it already.
     """
     expected_shape = tuple(x.shape[a] for a in axes)
     if y.shape != expected_shape or y.dtype != x.dtype:
@@ -31,7 +39,8 @@ def wrong_elements(x: jax.Array, y: jax.Array, axes: tuple[int, ...], on_host: b
         return 0
     if on_host or jax.default_backend() == "cpu" or x.nbytes <= HOST_BYTES:
         return host_wrong(np.asarray(x), np.asarray(y), axes)
-    return int(_device_wrong(x, y, tuple(axes)))
+    want = by_xla() if by_xla else jax.jit(jnp.transpose, static_argnums=1)(x, tuple(axes))
+    return int(_count_differing(want, y))
 
 
 def host_wrong(x: np.ndarray, y: np.ndarray, axes: tuple[int, ...]) -> int:
@@ -61,13 +70,12 @@ def _bits(a):
     return raw.astype(jnp.uint8) if bits < 8 else raw
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _device_wrong(x, y, axes: tuple[int, ...]):
+@jax.jit
+def _count_differing(want, have):
     def words_of(a):
         if not jnp.issubdtype(a.dtype, jnp.complexfloating):
             return [_bits(a)]
         return [_bits(a.real), _bits(a.imag)]
 
-    pairs = zip(words_of(x), words_of(y), strict=True)
-    differs = [jnp.transpose(want, axes) != have for want, have in pairs]
+    differs = [a != b for a, b in zip(words_of(want), words_of(have), strict=True)]
     return jnp.count_nonzero(functools.reduce(jnp.logical_or, differs))
