@@ -26,12 +26,11 @@ __global__ void __launch_bounds__(SwizzledTile<kBytes, kRows, kCols>::kThreads)
     const int vector = threadIdx.x + i * Tile::kThreads;
     const Index row = vector / Tile::kChunks, k = vector % Tile::kChunks;
     if (row < rows && k * Tile::kGroup < cols) {
-      __pipeline_memcpy_async(&tile.chunk[Tile::Position(row, k)],
-                              in + row * grid.in_row_stride * kBytes + k * 16, 16);
+      CopyAsync(&tile.chunk[Tile::Position(row, k)],
+                in + row * grid.in_row_stride * kBytes + k * 16);
     }
   }
-  __pipeline_commit();
-  __pipeline_wait_prior(0);
+  WaitForCopies();
   __syncthreads();
   tile.Store(out, grid.out_col_stride, rows, cols);
 }

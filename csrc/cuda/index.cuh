@@ -48,12 +48,14 @@ struct Divider<uint64_t> {
 };
 
 // A batch of rows x cols matrices, all strides in elements. Tiles are numbered along the output's
-// minor direction first, so that neighbouring blocks complete each other's partial sectors in L2.
+// minor direction first, so that neighbouring blocks complete each other's lines in L2; or, with
+// `matrices_first`, one tile of all matrices after the other.
 template <class Index>
 struct TileGrid {
   Index rows, cols;
   Index in_row_stride, in_col_stride, out_row_stride, out_col_stride;
-  Divider<Index> row_tiles, col_tiles;
+  bool matrices_first;
+  Divider<Index> row_tiles, col_tiles, matrices;
   int batch_rank;
   Divider<Index> batch_extent[kMaxRank];
   Index batch_in[kMaxRank], batch_out[kMaxRank];
@@ -69,9 +71,12 @@ template <class Index>
 __device__ __forceinline__ TileOrigin<Index> LocateTile(const TileGrid<Index>& grid, Index block,
                                                         int tile_rows, int tile_cols) {
   TileOrigin<Index> origin;
-  Index row_tile, col_tile;
-  Index batch = grid.row_tiles.DivMod(block, &row_tile);
-  batch = grid.col_tiles.DivMod(batch, &col_tile);
+  Index row_tile, col_tile, batch;
+  if (grid.matrices_first) {
+    col_tile = grid.row_tiles.DivMod(grid.matrices.DivMod(block, &batch), &row_tile);
+  } else {
+    batch = grid.col_tiles.DivMod(grid.row_tiles.DivMod(block, &row_tile), &col_tile);
+  }
   origin.row = row_tile * tile_rows;
   origin.col = col_tile * tile_cols;
   origin.in = origin.out = 0;

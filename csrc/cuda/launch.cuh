@@ -26,8 +26,10 @@ TileGrid<Index> MakeTileGrid(const Plan& plan) {
   grid.in_col_stride = s.in[pair.col_dim];
   grid.out_row_stride = s.out[pair.row_dim];
   grid.out_col_stride = s.out[pair.col_dim];
+  grid.matrices_first = plan.matrices_first;
   grid.row_tiles = Divider<Index>(plan.row_tiles);
   grid.col_tiles = Divider<Index>(plan.col_tiles);
+  grid.matrices = Divider<Index>(p.elements() / (p.extent[pair.row_dim] * p.extent[pair.col_dim]));
   grid.batch_rank = 0;
   for (int i = p.rank - 1; i >= 0; --i) {
     const int d = p.axes[i];
@@ -55,10 +57,11 @@ ElementGrid<Index> MakeElementGrid(const Plan& plan) {
   return grid;
 }
 
-// One launch for each 2^31 - 1 blocks. Kernels take (in, out, grid, first_block).
+// One launch for each 2^31 - 1 blocks. Kernels take (in, out, grid, first_block). `spare_bytes` of
+// shared memory stay unused, to keep blocks off the multiprocessor.
 template <class In, class Out, class Grid>
 cudaError_t LaunchKernel(void (*kernel)(In, Out, Grid, uint64_t), const Plan& plan, const void* in,
-                         void* out, Grid grid, cudaStream_t stream) {
+                         void* out, Grid grid, cudaStream_t stream, int spare_bytes = 0) {
   constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
   const int threads = LaunchFailureForced() ? 2048 : plan.threads;
   for (int64_t done = 0; done < plan.blocks; done += kMaxBlocks) {
@@ -66,7 +69,7 @@ cudaError_t LaunchKernel(void (*kernel)(In, Out, Grid, uint64_t), const Plan& pl
     void* arguments[] = {&in, &out, &grid, &first_block};
     const auto blocks = static_cast<unsigned>(std::min(plan.blocks - done, kMaxBlocks));
     const cudaError_t code = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks),
-                                              dim3(threads), arguments, 0, stream);
+                                              dim3(threads), arguments, spare_bytes, stream);
     if (code != cudaSuccess) return code;
   }
   return cudaSuccess;
@@ -110,7 +113,7 @@ cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStrea
   if constexpr (kBytes <= 8) {
     if (plan.kind == Kind::kShifted) {
       return LaunchKernel(ShiftedKernel<kBytes, Index>, plan, in, out, MakeTileGrid<Index>(plan),
-                          stream);
+                          stream, kShiftedSpareBytes);
     }
   }
   switch (plan.tile) {

@@ -105,8 +105,8 @@ JAX_TRANSPOSE_PORTABLE void Store(uint8_t* to, T value) {
 #endif
 }
 
-// Copies 16 bytes from global to shared memory while the thread goes on.
-JAX_TRANSPOSE_PORTABLE void CopyAsync(uint8_t* shared, const uint8_t* global) {
+// Copies 16 bytes from global to shared memory, past the L1 cache, while the thread goes on.
+JAX_TRANSPOSE_PORTABLE void CopyAsync(void* shared, const uint8_t* global) {
 #if defined(__CUDACC__)
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
@@ -114,6 +114,19 @@ JAX_TRANSPOSE_PORTABLE void CopyAsync(uint8_t* shared, const uint8_t* global) {
                : "memory");
 #else
   std::memcpy(shared, global, 16);
+#endif
+}
+
+// The same of the first `bytes` of them; the rest becomes zero.
+JAX_TRANSPOSE_PORTABLE void CopyAsync(void* shared, const uint8_t* global, int bytes) {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global), "r"(bytes)
+               : "memory");
+#else
+  std::memset(shared, 0, 16);
+  std::memcpy(shared, global, bytes);
 #endif
 }
 

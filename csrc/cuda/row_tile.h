@@ -7,10 +7,11 @@ namespace jax_transpose::cuda {
 
 template <int kBytes>
 struct RowTile {
+  static constexpr int kCount = RowsInFlight(kBytes);
+
   template <bool kPartial>
   JAX_TRANSPOSE_PORTABLE static void Move(const PackedGrid& grid, const PackedBlock& block,
                                           uint32_t thread, uint32_t threads) {
-    constexpr int kCount = kRowsInFlight;
     for (uint32_t first = thread; first < grid.in_items; first += kCount * threads) {
       DigitSums<kCount> sums;
       bool active[kCount];

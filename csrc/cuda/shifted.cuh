@@ -1,26 +1,27 @@
-// Matrices whose rows start at any alignment. Global memory is read in aligned 8-byte units, whole
-// rows of a tile by one warp, and written in aligned words; bytes are shifted into place in
-// registers between shared memory and the store. Scalar accesses would cost two to eight times the
-// instructions, and instructions, not DRAM traffic, are what bounds an unaligned transpose.
+// Matrices whose rows start at any alignment. Global memory is read in aligned 16-byte units, whole
+// rows of a tile by one warp, asynchronously into shared memory, and written in aligned words;
+// bytes are shifted into place in registers between shared memory and the store. Scalar accesses
+// would cost two to eight times the instructions, and instructions, not DRAM traffic, are what
+// bounds an unaligned transpose.
 #pragma once
 
 #include "cuda/index.cuh"
 
 namespace jax_transpose::cuda {
 
+// Four blocks on a multiprocessor of 228 KiB move 2 % more than the five that would fit.
+inline constexpr int kShiftedSpareBytes = 13 * 1024;
+
 template <int kBytes>
 struct ShiftedTile {
-  static constexpr int kWindow = ShiftedWindow(kBytes);  // bytes read of a row
-  static constexpr int kUnits = kWindow / 8;
-  static constexpr int kRowsPerLoad = 32 / kUnits;
+  static constexpr int kWindow = kShiftedWindow;  // bytes read of a row
+  static constexpr int kUnits = kWindow / 16;
   static constexpr int kWord = kBytes < 4 ? 4 : kBytes;
   static constexpr int kPerWord = kWord / kBytes;  // elements a word
   static constexpr int kPitch = kWindow / kWord;   // words a row
-  static constexpr int kRows = ShiftedRows(kBytes);
+  static constexpr int kRows = kShiftedRows;
   static constexpr int kCols = ShiftedCols(kBytes);
   static constexpr int kGroups = kCols / kPerWord;  // words of columns
-  // Tiles of sub-word elements overlap by one word of rows: shifted output words then need no
-  // partial stores where two tiles meet.
   static constexpr int kHalo = ShiftedSpareRows(kBytes);
   static constexpr int kStep = kRows - kHalo;
   static constexpr int kWarps = 8;
@@ -30,10 +31,21 @@ struct ShiftedTile {
   // Shared-memory reads in flight for a warp: about eight words.
   static constexpr int kUnroll = kPasses * kPerWord >= 8 ? 1 : 8 / (kPasses * kPerWord);
 
-  // Word w of a row in row group q (the kPerWord rows of one output word) lies at w ^ Swizzle(q):
-  // 8-byte units along a row and words down a column both reach every bank.
-  __device__ __forceinline__ static int Swizzle(int q) {
-    return kWord == 8 ? q % kUnits : (q % 16) * 2 + q / 16 % 2;
+  // Word w of a row in row group q (the kPerWord rows of one output word) lies at w ^ Swizzle(q).
+  // Rows that start at different words of a unit share no bank; where all start at the same one,
+  // four meet, which hides behind the memory system.
+  static constexpr int kUnitWords = 16 / kWord;
+  __device__ __forceinline__ static int Swizzle(int q) { return q / kUnitWords % 8 * kUnitWords; }
+
+  // Byte position of a lane's first word, from the sector on that holds the tile's first row.
+  __device__ __forceinline__ static int SectorPosition(const uint8_t* place, int lane) {
+    const auto row_start = reinterpret_cast<uintptr_t>(place) - lane * kWord;
+    return static_cast<int>(row_start % 32) / kWord * kWord + lane * kWord;
+  }
+  // Whether the sector of the lane's word of pass h is this tile's: the first is the tile before's,
+  // and the last, if it goes on after the tile, the next one's.
+  __device__ __forceinline__ static bool Ours(int position, int h) {
+    return (h > 0 || position >= 32) && (h < kPasses - 1 || position < 32 * kWord);
   }
 };
 
@@ -54,86 +66,86 @@ __device__ __forceinline__ void TransposeWords(uint32_t (&w)[2]) {
 
 __device__ __forceinline__ void TransposeWords(uint32_t (&)[1]) {}
 
-// Reads the tile's rows: aligned 8-byte units from the one that holds the row's first byte on.
-template <class Tile>
-__device__ __forceinline__ void LoadShifted(uint2* tile, const uint8_t* in, int64_t row0,
+// Copies the tile's rows: aligned 16-byte units from the one that holds the row's first byte on.
+// kInterior: every row exists and goes on for a whole window.
+template <class Tile, bool kInterior>
+__device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* in, int64_t row0,
                                             int64_t rows, int64_t pitch_bytes, int col_bytes) {
-  constexpr int kRowsAtOnce = 8;
-  constexpr int kStride = Tile::kWarps * Tile::kRowsPerLoad;
+  constexpr int kStride = Tile::kThreads / Tile::kUnits;
   constexpr int kRounds = Tile::kRows / kStride;
   static_assert(kRounds * kStride == Tile::kRows, "whole rounds of rows");
-  constexpr int kBatch = kRounds < kRowsAtOnce ? kRounds : kRowsAtOnce;
   const int lane = threadIdx.x % Tile::kUnits, first = threadIdx.x / Tile::kUnits;
-  const uint8_t* source = in + (row0 + first) * pitch_bytes;
-#pragma unroll 1
-  for (int round = 0; round < kRounds; round += kBatch) {
-    uint2 value[kBatch];
+  const uint8_t* start = in + (row0 + first) * pitch_bytes;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int64_t row = row0 + first + (round + i) * kStride;
-      const auto address = reinterpret_cast<uintptr_t>(source);
-      const uint2* unit = reinterpret_cast<const uint2*>(address & ~uintptr_t{7}) + lane;
-      if (row >= 0 && row < rows && reinterpret_cast<uintptr_t>(unit) < address + col_bytes) {
-        value[i] = __ldg(unit);
-      }
-      source += pitch_bytes * kStride;
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int r = first + (round + i) * kStride;
-      const int swizzle = Tile::Swizzle(r / Tile::kPerWord);
-      if constexpr (Tile::kWord == 8) {
-        tile[r * Tile::kUnits + (lane ^ swizzle)] = value[i];
-      } else {
-        const bool swap = swizzle % 2 != 0;
-        tile[r * Tile::kUnits + (lane ^ (swizzle / 2))] =
-            swap ? make_uint2(value[i].y, value[i].x) : value[i];
+  for (int round = 0; round < kRounds; ++round) {
+    const int r = first + round * kStride;
+    const int skew = static_cast<int>(reinterpret_cast<uintptr_t>(start) % 16);
+    const int swizzle = Tile::Swizzle(r / Tile::kPerWord) / Tile::kUnitWords;
+    uint4* target = tile + r * Tile::kUnits + (lane ^ swizzle);
+    const uint8_t* source = start - skew + lane * 16;
+    if constexpr (kInterior) {
+      CopyAsync(target, source);
+    } else {
+      const int needed = col_bytes + skew - lane * 16;
+      if (row0 + r >= 0 && row0 + r < rows && needed > 0) {
+        CopyAsync(target, source, min(needed, 16));
       }
     }
+    start += pitch_bytes * kStride;
   }
 }
 
 // 8-byte elements need no shifting.
 template <class Tile>
-__device__ __forceinline__ void StoreWide(const uint2* tile, uint8_t* out, int64_t row0,
-                                          int64_t rows, int cols, int64_t pitch_bytes) {
+__device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, uint8_t* out,
+                                          int64_t row0, int64_t rows, int cols,
+                                          int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int first = (reinterpret_cast<uintptr_t>(in) + (row0 + lane) * in_pitch_bytes) % 16 / 8;
+  uint8_t* target = out + warp * out_pitch_bytes + lane * 8;
   for (int c = warp; c < cols; c += Tile::kWarps) {
-    uint2* target = reinterpret_cast<uint2*>(out + c * pitch_bytes);
+    const int position = Tile::SectorPosition(target, lane);
 #pragma unroll
     for (int h = 0; h < Tile::kPasses; ++h) {
       const int r = lane + 32 * h;
-      if (row0 + r < rows) target[r] = tile[r * Tile::kUnits + (c ^ Tile::Swizzle(r))];
+      if (Tile::Ours(position, h) && row0 + r >= 0 && row0 + r < rows) {
+        reinterpret_cast<uint2*>(target)[32 * h] =
+            tile[r * Tile::kPitch + ((c + first) ^ Tile::Swizzle(r))];
+      }
     }
+    target += Tile::kWarps * out_pitch_bytes;
   }
 }
 
 // Elements up to a word: a lane owns the kPerWord rows of one output word; columns come out of a
 // word-sized transpose, and each output row's words are then shifted by that row's misalignment.
-// kInterior: every row of the tile exists, so every word is stored whole.
-template <int kBytes, class Tile, bool kInterior>
+// kWholeRows, kWholeCols: every row, every column of the tile exists.
+template <int kBytes, class Tile, bool kWholeRows, bool kWholeCols>
 __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* in, uint8_t* out,
                                            int64_t row0, int64_t rows, int cols,
                                            int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   constexpr int kPer = Tile::kPerWord, kPasses = Tile::kPasses;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // tells the compiler that it is uniform
   const int swizzle = Tile::Swizzle(lane);
-  // Rows 32 groups apart start at the same byte of an 8-byte unit, and rows of neighbouring groups
+  // Rows 32 groups apart start at the same byte of a 16-byte unit, and rows of neighbouring groups
   // at the same byte of a word: byte shifts are the same for all lanes, word shifts for all passes.
   int shift[kPer], first[kPer];
 #pragma unroll
   for (int k = 0; k < kPer; ++k) {
     const int start = static_cast<int>(
-        (reinterpret_cast<uintptr_t>(in) + (row0 + lane * kPer + k) * in_pitch_bytes) % 8);
+        (reinterpret_cast<uintptr_t>(in) + (row0 + lane * kPer + k) * in_pitch_bytes) % 16);
     shift[k] = start % 4 * 8;
     first[k] = start / 4;
   }
+  const uint32_t* lane_words = tile + lane * kPer * Tile::kPitch;
   auto word_at = [&](int h, int k, int w) {
-    return tile[((32 * h + lane) * kPer + k) * Tile::kPitch + ((w + first[k]) ^ swizzle)];
+    return lane_words[(32 * h * kPer + k) * Tile::kPitch + ((w + first[k]) ^ swizzle)];
   };
 
   int group = warp * Tile::kGroupsPerWarp;
-  const int end = min(group + Tile::kGroupsPerWarp, (cols + kPer - 1) / kPer);
+  const int groups = kWholeCols ? Tile::kGroups : (cols + kPer - 1) / kPer;
+  const int end = min(group + Tile::kGroupsPerWarp, groups);
   uint32_t current[kPasses][kPer];
   if constexpr (kPer > 1) {
 #pragma unroll
@@ -142,7 +154,7 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
       for (int k = 0; k < kPer; ++k) current[h][k] = word_at(h, k, group);
     }
   }
-  uint8_t* target_row = out + group * kPer * out_pitch_bytes;
+  uint8_t* target = out + group * kPer * out_pitch_bytes + lane * 4;
 #pragma unroll Tile::kUnroll
   for (; group < end; ++group) {
     uint32_t word[kPasses][kPer];
@@ -162,14 +174,15 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
     }
 #pragma unroll
     for (int i = 0; i < kPer; ++i) {
-      const auto address = reinterpret_cast<uintptr_t>(target_row);
-      target_row += out_pitch_bytes;
-      if (kPer > 1 && group * kPer + i >= cols) break;
-      const int offset = static_cast<int>(address % 4);
-      uint32_t* target = reinterpret_cast<uint32_t*>(address - offset) + lane;
+      const int offset = static_cast<int>(reinterpret_cast<uintptr_t>(target) % 4);
+      const int position = Tile::SectorPosition(target, lane);
+      uint8_t* aligned = target - offset;
+      target += out_pitch_bytes;
+      const bool exists = kPer == 1 || kWholeCols || group * kPer + i < cols;
 #pragma unroll
       for (int h = 0; h < kPasses; ++h) {
         uint32_t value = word[h][i];
+        const bool ours = exists && Tile::Ours(position, h);
         if constexpr (kPer > 1) {
           uint32_t previous = __shfl_up_sync(~0u, word[h][i], 1);
           if (h > 0) {
@@ -177,16 +190,16 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
             if (lane == 0) previous = last;
           }
           value = __funnelshift_l(previous, word[h][i], 8 * offset);
-          if (h == 0 && lane == 0) continue;  // the tile before has written this word
         }
-        if constexpr (kInterior) {
-          target[32 * h] = value;
+        uint8_t* place = aligned + 128 * h;
+        if constexpr (kWholeRows) {
+          if (ours) *reinterpret_cast<uint32_t*>(place) = value;
         } else {
           const int64_t row = row0 + (32 * h + lane) * kPer - offset / kBytes;
 #pragma unroll
           for (int e = 0; e < kPer; ++e) {
-            if (row + e >= 0 && row + e < rows) {
-              reinterpret_cast<Element<kBytes>*>(target + 32 * h)[e] =
+            if (ours && row + e >= 0 && row + e < rows) {
+              reinterpret_cast<Element<kBytes>*>(place)[e] =
                   static_cast<Element<kBytes>>(value >> (8 * kBytes * e));
             }
           }
@@ -197,11 +210,11 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
 }
 
 template <int kBytes, class Index>
-__global__ void __launch_bounds__(256, sizeof(Index) == 4 ? 5 : 4)
+__global__ void __launch_bounds__(256, 4)
     ShiftedKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out, TileGrid<Index> grid,
                   uint64_t first_block) {
   using Tile = ShiftedTile<kBytes>;
-  __shared__ uint2 tile[Tile::kRows * Tile::kUnits];
+  __shared__ uint4 tile[Tile::kRows * Tile::kUnits];
 
   const TileOrigin<Index> origin =
       LocateTile(grid, BlockNumber<Index>(first_block), Tile::kStep, Tile::kCols);
@@ -216,16 +229,26 @@ __global__ void __launch_bounds__(256, sizeof(Index) == 4 ? 5 : 4)
           static_cast<int64_t>(origin.col) * grid.out_col_stride + row0) *
          kBytes;
 
-  LoadShifted<Tile>(tile, in, row0, rows, in_pitch, cols * kBytes);
+  const bool whole_rows = row0 >= 0 && row0 + Tile::kRows <= rows;
+  const bool whole = whole_rows && left >= Tile::kWindow / kBytes;
+  if (whole) {
+    LoadShifted<Tile, true>(tile, in, row0, rows, in_pitch, cols * kBytes);
+  } else {
+    LoadShifted<Tile, false>(tile, in, row0, rows, in_pitch, cols * kBytes);
+  }
+  WaitForCopies();
   __syncthreads();
   if constexpr (Tile::kWord == 8) {
-    StoreWide<Tile>(tile, out, row0, rows, cols, out_pitch);
+    StoreWide<Tile>(reinterpret_cast<const uint2*>(tile), in, out, row0, rows, cols, in_pitch,
+                    out_pitch);
   } else {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(tile);
-    if (row0 >= 0 && row0 + Tile::kRows <= rows) {
-      StoreWords<kBytes, Tile, true>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
+    if (whole) {
+      StoreWords<kBytes, Tile, true, true>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
+    } else if (whole_rows) {
+      StoreWords<kBytes, Tile, true, false>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
     } else {
-      StoreWords<kBytes, Tile, false>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
+      StoreWords<kBytes, Tile, false, false>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "plan/block_order.h"
+
 namespace jax_transpose {
 namespace {
 
@@ -109,6 +111,17 @@ bool RowsAligned(const Permutation& p, int pointer_alignment) {
          p.extent[pair.row_dim] * p.element_bytes % 16 == 0;
 }
 
+// Whether tiles whose sides are multiples of 32 bytes write whole 32-byte sectors. Where two blocks
+// share one, memory with error correction reads it back to merge the halves.
+static bool WritesWholeSectors(const Permutation& p) {
+  const TilePair pair = TiledPair(p);
+  const Strides s = ComputeStrides(p);
+  for (int d = 0; d < p.rank; ++d) {
+    if (d != pair.row_dim && s.out[d] * p.element_bytes % kSectorBytes != 0) return false;
+  }
+  return true;
+}
+
 void PickCudaKind(Plan* plan) {
   const Permutation& p = plan->permutation;
   const int width = p.element_bytes;
@@ -126,13 +139,14 @@ void PickCudaKind(Plan* plan) {
   }
   const TilePair pair = TiledPair(p);
   const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
-  plan->tile = plan->aligned ? AsyncTile(rows, cols, width) : 0;
+  const bool shift = width < 16 && std::min(rows, cols) >= 64 && !WritesWholeSectors(p);
+  plan->tile = plan->aligned && !shift ? AsyncTile(rows, cols, width) : 0;
   if (plan->tile != 0) {
     plan->kind = Kind::kAsyncCopy;
     plan->reason = "minor dimensions are exchanged: asynchronous 16-byte copies into tiles";
-  } else if (!plan->aligned && std::min(rows, cols) >= 64) {
+  } else if (shift) {
     plan->kind = Kind::kShifted;
-    plan->reason = "minor dimensions are exchanged and rows are not on 16-byte boundaries";
+    plan->reason = "minor dimensions are exchanged and rows are not on 32-byte boundaries";
   } else {
     plan->kind = Kind::kPacked;
     plan->reason = "minor dimensions are exchanged and short: tiles of a set of dimensions";
@@ -165,11 +179,11 @@ void SizeCudaGrid(int pointer_alignment, Plan* plan) {
   int row_step = plan->tile, col_step = plan->tile, extra_rows = 0;
   if (plan->kind == Kind::kShifted) {
     const int spare = ShiftedSpareRows(width);
-    plan->vector_bytes = 8;
+    plan->vector_bytes = 16;
     plan->threads = 256;
-    row_step = ShiftedRows(width) - spare;
+    row_step = kShiftedRows - spare;
     col_step = ShiftedCols(width);
-    extra_rows = spare == 0 ? 0 : spare - 1;  // a shifted tile may end that many rows early
+    extra_rows = spare - 1;  // a shifted tile may end that many rows early
   } else if (plan->aligned && (plan->kind == Kind::kVectorized || plan->kind == Kind::kAsyncCopy)) {
     plan->vector_bytes = 16;
     if (plan->kind == Kind::kAsyncCopy) col_step = AsyncCols(width, plan->tile);
@@ -185,6 +199,8 @@ void SizeCudaGrid(int pointer_alignment, Plan* plan) {
   plan->row_tiles = CeilDiv(rows + extra_rows, row_step);
   plan->col_tiles = CeilDiv(cols, col_step);
   plan->blocks = plan->row_tiles * plan->col_tiles * batch;
+  plan->matrices_first = plan->kind == Kind::kAsyncCopy && plan->aligned &&
+                         PreferMatricesFirst(*plan, row_step, col_step);
 }
 
 }  // namespace jax_transpose

@@ -14,7 +14,7 @@ constexpr double kNoConflicts = 1.1, kFewConflicts = 2.2;
 // badly, and the way through registers is faster. Threefold conflicts are cheaper than either.
 constexpr int kUnbrokenBytes = 128;
 constexpr double kBearableConflicts = 3.1;
-constexpr int kPadTrials = 24, kPairTrials = 16;  // bound the time that planning takes
+constexpr int kPadTrials = 12, kPairTrials = 8;  // of an order: they bound the time of planning
 
 class Layouter {
  public:
@@ -34,7 +34,6 @@ class Layouter {
     if (!found_ && gather != Gather::kElements) Search(gather = Gather::kElements);
     if (found_ && conflicts_ > kBearableConflicts && vectors() && width_ < 16) {
       break_lines_ = true;
-      trials_ = pair_trials_ = 0;
       Search(gather);
     }
     return found_ && Emit();
@@ -200,12 +199,13 @@ class Layouter {
     const bool counted = order.gather == Gather::kElements || order.gather == Gather::kWords;
     if (counted) TakeSample(order, digits, &sample);
     int pad[kMaxFine] = {};
+    int trials = 0, pair_trials = 0;
     double least = Attempt(order, pad, sample, &digits);
     if (!counted) return;
     for (int i = digits.whole; i < digits.count && least > kNoConflicts; ++i) {
       if (!MayPad(digits, i)) continue;
       for (int units : {1, 2, 3, 4, 6}) {
-        if (trials_++ >= kPadTrials) break;
+        if (trials++ >= kPadTrials) break;
         pad[i] = units;
         least = std::min(least, Attempt(order, pad, sample, &digits));
         if (least <= kNoConflicts) break;
@@ -217,7 +217,7 @@ class Layouter {
       for (int j = i + 1; j < digits.count && least > 1.3; ++j) {
         for (int units : {1, 2, 4}) {
           for (int others : {1, 2}) {
-            if (pair_trials_++ >= kPairTrials) return;
+            if (pair_trials++ >= kPairTrials) return;
             pad[i] = units;
             pad[j] = others;
             least = std::min(least, Attempt(order, pad, sample, &digits));
@@ -295,7 +295,6 @@ class Layouter {
   const int width_, per_vector_, minor_;
   const DigitMaker maker_;
 
-  int trials_ = 0, pair_trials_ = 0;
   bool break_lines_ = false;  // padding may break up 128-byte lines
   bool found_ = false;
   double score_ = 0, conflicts_ = 0;

@@ -82,7 +82,8 @@ bool MakePacked(const Permutation& p, int pointer_alignment, PackedLaunch* launc
   options.keep_minor = false;
   options.pointer_alignment = pointer_alignment;
   // Small tiles overlap loads and stores of more blocks and move long runs fastest. Where they cut
-  // runs below a few hundred bytes, larger ones win as far as they lengthen the shorter run.
+  // runs below a few hundred bytes, or runs that share sectors with the next below 1 KiB, larger
+  // ones win as far as they lengthen the shorter run.
   TileSet sets[4];
   int count = 0;
   int64_t shorter = 0;
@@ -92,10 +93,11 @@ bool MakePacked(const Permutation& p, int pointer_alignment, PackedLaunch* launc
     if (!ChooseTileSet(p, strides, options, &set)) continue;
     const int64_t run = std::min(set.run[0], set.run[1]) * p.element_bytes;
     if (count > 0 && run * 5 <= shorter * 6) continue;
+    if (shorter >= 256 && set.blocks < kFullGrid) break;
     ++count;
     shorter = run;
     const bool vectors = set.vectors(0, p.element_bytes) && set.vectors(1, p.element_bytes);
-    if (run >= (kib == 8 && vectors ? 512 : 256)) break;
+    if (run >= (set.alignment[1] < kSectorBytes ? 1024 : kib == 8 && vectors ? 512 : 256)) break;
   }
   // Offsets within a tile bound what it can span: of huge arrays, too little may be left.
   constexpr double kPoorCost = 6;
@@ -151,7 +153,8 @@ bool MakeRows(const Permutation& p, int pointer_alignment, PackedLaunch* launch)
   launch->async = false;
   launch->gather = Gather::kElements;
   launch->shared_bytes = 0;
-  launch->threads = std::min(kRowsMaxThreads, RoundToWarps(CeilDiv(set.elements, kRowsInFlight)));
+  launch->threads =
+      std::min(kRowsMaxThreads, RoundToWarps(CeilDiv(set.elements, RowsInFlight(p.element_bytes))));
   return true;
 }
 

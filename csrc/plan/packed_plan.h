@@ -83,7 +83,8 @@ struct PackedLaunch {
 constexpr int PackedMaxThreads(bool vectors) { return vectors ? 512 : 384; }
 inline constexpr int kPackedSharedBytes = 48 * 1024;  // more needs an opt-in on each device
 inline constexpr int kRowsMaxThreads = 512;
-inline constexpr int kRowsInFlight = 2;
+// Elements of a kept run that a thread moves at once.
+constexpr int RowsInFlight(int element_bytes) { return element_bytes == 16 ? 2 : 4; }
 
 // Both return false where the kernel cannot move `p`; another kind then must.
 bool MakePacked(const Permutation& p, int pointer_alignment, PackedLaunch* launch);

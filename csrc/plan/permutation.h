@@ -8,6 +8,7 @@ namespace jax_transpose {
 
 // 2^48 elements is more than any device holds, so no canonical form (every extent >= 2) is longer.
 inline constexpr int kMaxRank = 48;
+inline constexpr int kSectorBytes = 32;  // what GPU memory reads and writes at least
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -49,24 +49,18 @@ constexpr int SwizzledThreads(int element_bytes, int rows, int cols) {
 constexpr int AsyncCols(int element_bytes, int tile) {
   return element_bytes == 1 ? 2 * tile : tile;
 }
-// A shifted tile reads a window of each row from an 8-byte boundary on; its columns are fewer by
-// what may come before the row's first element, and for sub-word elements by the word that
-// completes a shift. Tiles of sub-word elements overlap by one word of rows.
-constexpr int ShiftedRows(int element_bytes) { return element_bytes < 4 ? 256 : 128; }
-constexpr int ShiftedWindow(int element_bytes) { return element_bytes < 4 ? 128 : 256; }
-constexpr int ShiftedSpareRows(int element_bytes) {
-  return element_bytes < 4 ? 4 / element_bytes : 0;
-}
+// A shifted tile reads a window of each row from a 16-byte boundary on; its columns are fewer by
+// what may come before the row's first element, and whole words. Tiles overlap by a sector of 32
+// bytes of rows, so that each sector of the output is written by one block alone.
+inline constexpr int kShiftedRows = 128;
+inline constexpr int kShiftedWindow = 256;
+constexpr int ShiftedSpareRows(int element_bytes) { return kSectorBytes / element_bytes; }
 constexpr int ShiftedCols(int element_bytes) {
-  const int window = ShiftedWindow(element_bytes);
-  return element_bytes == 8   ? window / 8
-         : element_bytes == 4 ? window / 4 - 1
-                              : (window - 8) / element_bytes;
+  const int word = element_bytes < 4 ? 4 : element_bytes;
+  return (kShiftedWindow - 16 + element_bytes) / word * word / element_bytes;
 }
 constexpr int CpuTile(int element_bytes) { return 64 / element_bytes; }
 
-// `auto` leaves arrays smaller than this to XLA; docs/tuning.md has the measurements.
-inline constexpr int64_t kCudaCrossoverBytes = int64_t{8} << 20;
 // The CPU wakes other threads for arrays at least this large.
 inline constexpr int64_t kCpuThreadBytes = int64_t{1} << 20;
 
@@ -92,6 +86,7 @@ struct Plan {
   Kind kind = Kind::kCopy;
   int tile = 0;                          // side of the tile in elements, 0 where the kind has none
   int64_t row_tiles = 0, col_tiles = 0;  // tiles of one matrix, where the kind has tiles
+  bool matrices_first = false;           // blocks visit one tile of every matrix, then the next
   int vector_bytes = 0;                  // bytes of one global-memory access
   bool aligned = false;                  // every row of both arrays starts on a 16-byte boundary
   int threads = 0;                       // threads a block (CUDA)
@@ -113,11 +108,12 @@ struct TilePair {
 };
 TilePair TiledPair(const Permutation& p);
 
-// The same for the CPU, where XLA's loops vectorize for some shapes and not for others.
-int64_t CpuCrossoverBytes(const Plan& plan);
+// Bytes of one array below which `auto` leaves a plan's permutation to XLA: the fixed cost of a
+// custom call then outweighs the faster kernel. docs/tuning.md has the measurements.
+int64_t CrossoverBytes(Platform platform, const Plan& plan);
 
-// True where `auto` should leave the permutation to XLA's own transpose: below the measured size
-// at which our call's fixed cost is repaid. `reason` is set either way.
+// True where `auto` should leave the permutation to XLA's own transpose. `reason` is set either
+// way.
 bool PreferXla(Platform platform, const Plan& plan, const char** reason);
 
 }  // namespace jax_transpose

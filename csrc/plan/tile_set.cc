@@ -10,7 +10,9 @@ namespace {
 constexpr double kRunBytes = 24;
 constexpr double kTileBytes = 600;
 constexpr double kEdgeWeight = 0.6;
-constexpr double kFullGrid = 528;  // blocks that keep a large device busy
+// Bytes of traffic for each byte that a run starts after a sector boundary. An output sector that
+// two blocks share is read back to be merged.
+constexpr double kInputSector = 0.7, kOutputSector = 2;
 
 constexpr int kMaxFactors = 32;
 constexpr int kMaxSides = 96;
@@ -151,13 +153,15 @@ class Chooser {
     if (span[0] >= kMaxSpan || span[1] >= kMaxSpan || blocks > kMaxBlocks) return;
 
     double cost = kTileBytes / bytes + kEdgeWeight * (overhang - 1);
-    if (blocks < kFullGrid) cost += 0.3 * (kFullGrid - blocks) / kFullGrid;
+    set->blocks = blocks;
+    if (blocks < kFullGrid) cost += 0.3 * static_cast<double>(kFullGrid - blocks) / kFullGrid;
     for (int side = 0; side < 2; ++side) {
       MeasureRuns(side, set);
       const double run_bytes = static_cast<double>(set->run[side] * width);
       const double break_bytes = kRunBytes * (side == 0 ? 1 : options_.output_weight);
       const int alignment = set->alignment[side];
-      const double sector = alignment >= 32 ? 0 : 0.7 * (32 - alignment);
+      const double sector =
+          alignment >= 32 ? 0 : (side == 0 ? kInputSector : kOutputSector) * (32 - alignment);
       const double line = alignment >= 128 ? 0 : 0.12 * (128 - std::max(alignment, 32));
       cost += 1 + (sector + line + break_bytes) / run_bytes;
       if (!set->vectors(side, width)) cost += (side == 0 ? 0.05 : 0.08) * std::max(1, 4 / width);

@@ -11,6 +11,7 @@ namespace jax_transpose {
 struct TileSet {
   int extent[kMaxRank];  // of the tile, by input dimension
   int64_t elements;
+  int64_t blocks;  // tiles that cover the array
   double cost;
   // By side, 0 for the input and 1 for the output: elements of a contiguous run, the first
   // dimension (minor first) that the tile does not cover whole (-1: none), the dimensions up to
@@ -24,6 +25,8 @@ struct TileSet {
     return alignment[side] % 16 == 0 && run[side] * element_bytes % 16 == 0;
   }
 };
+
+inline constexpr int64_t kFullGrid = 528;  // blocks that keep a large device busy
 
 struct TileSetOptions {
   int64_t max_bytes;
