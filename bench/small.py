@@ -151,9 +151,7 @@ def _compile(
     return jitted, twin
 
 
-def interleaved(
-    compiled: dict[str, Callable], arguments: list, more: int = 1
-) -> dict[str, float]:
+def interleaved(compiled: dict[str, Callable], arguments: list, more: int = 1) -> dict[str, float]:
     """Median seconds of a blocking call of each, taking turns in a random order."""
     times: dict[str, list[float]] = {name: [] for name in compiled}
     order, shuffle = list(compiled.items()), random.Random(0).shuffle
