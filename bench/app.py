@@ -12,7 +12,20 @@ from rich.markup import escape
 
 import jax_transpose
 
-from . import cases, compare, ladder, peers, photo, plot, report, screen, small, suite, tables
+from . import (
+    cases,
+    compare,
+    ladder,
+    peers,
+    photo,
+    plot,
+    report,
+    screen,
+    sharded,
+    small,
+    suite,
+    tables,
+)
 from . import timing as clocks
 
 REPEAT = {"cpu": 15, "gpu": 30}
@@ -52,7 +65,8 @@ def _measure(options, console: Console) -> tuple[dict, int]:
     platform = "cpu" if jax.default_backend() == "cpu" else "gpu"
     repeat = options.repeat or REPEAT[platform]
     clocks.settle(platform)
-    command = {"ladder": _ladder, "small": _small}.get(options.command, _suite)
+    commands = {"ladder": _ladder, "sharded": _sharded, "small": _small}
+    command = commands.get(options.command, _suite)
     return command(options, console, platform, repeat)
 
 
@@ -263,6 +277,35 @@ def _auto_text(checks: list[dict]) -> str:
     slow = [f"{c['size']}² {c['dtype']} ({c['ratio']:.2f} of {c['best']})" for c in checks]
     slow = [text for text, check in zip(slow, checks, strict=True) if not check["holds"]]
     return f"auto slower than a rung at {', '.join(slow)}" if slow else "auto is the best rung"
+
+
+# --- several devices ----------------------------------------------------------------------------
+
+
+def _sharded(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
+    runner = sharded.Runner(platform, options.kernel, repeat)
+    screen.header(console, platform, [], {})
+    runner.settle()
+    work = [(runner.sharded, case) for case in sharded.SHARDED[platform]]
+    work += [(runner.distributed, side) for side in sharded.DISTRIBUTED[platform]]
+    records = []
+    with screen.Steps(console, len(work)) as steps:
+        for measure, case in work:
+            records.append(measure(case))
+            steps.done(records[-1]["name"])
+    for table in sharded.tables(records, len(runner.devices)):
+        console.print(table)
+    console.print(f"times: {screen.sources(records)}")
+    return {
+        "schema": report.SCHEMA,
+        "kind": "sharded",
+        "kernel": options.kernel,
+        "devices": len(runner.devices),
+        "environment": report.environment(platform, {}),
+        "repeat": repeat,
+        "records": records,
+        "last_line": sharded.last_line(records),
+    }, int(any(record["status"] != "ok" for record in records))
 
 
 # --- options ------------------------------------------------------------------------------------

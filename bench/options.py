@@ -9,6 +9,7 @@ COMMANDS = {
     "random": "shapes and permutations drawn from a seed, against jnp.transpose",
     "ladder": "the classic table from naive to copy speed",
     "small": "what a transpose of a small array costs inside a program",
+    "sharded": "over all devices, at least two",
     "report": "tables of the runs in FILES, joined; measures nothing",
 }
 

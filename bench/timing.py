@@ -67,11 +67,15 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Seconds per call, where the number comes from, and on a GPU the names of what ran."""
+    """Seconds per call, where the number comes from, and on GPUs the names of what ran.
+
+    Of a program that spans several GPUs `seconds` are the slowest one's, `by_device` everyone's.
+    """
 
     seconds: float
     source: str
     events: tuple[str, ...] = ()
+    by_device: tuple[float, ...] = ()
 
 
 def jitted(key: str, fn: Callable, inputs: list) -> Program:
@@ -174,10 +178,10 @@ def measure_device(programs: list[Program], repeat: int) -> dict[str, Timing]:
     results = {}
     for program in programs:
         events = found.get(program.key, [])
-        seconds = trace.seconds_per_call(events, per_round[program.key] * ROUNDS)
+        seconds = trace.seconds_by_device(events, per_round[program.key] * ROUNDS)
         if seconds:
             names = tuple(sorted({event.name for event in events}))
-            results[program.key] = Timing(seconds, "cupti", names)
+            results[program.key] = Timing(max(seconds), "cupti", names, seconds)
         else:
             source = "events" if program.clock else "wall"
             results[program.key] = Timing(statistics.median(walls[program.key]), source)

@@ -28,6 +28,7 @@ class Event:
     start: float
     duration: float
     module: str = ""
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,14 +51,14 @@ def device_events(profile) -> list[Event]:
         lines = streams or [line for line in lines if not line.name.startswith(_DERIVED_LINES)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            events += [_event(event) for line in lines for event in line.events]
+            events += [_event(event, plane.name) for line in lines for event in line.events]
     return events
 
 
-def _event(event) -> Event:
+def _event(event, device: str) -> Event:
     stats = {name: value for name, value in event.stats if name is not None}
     module = str(stats.get("hlo_module", ""))
-    return Event(event.name, event.start_ns, event.duration_ns, module)
+    return Event(event.name, event.start_ns, event.duration_ns, module, device)
 
 
 def windows(profile) -> list[Window]:
@@ -95,6 +96,20 @@ def attribute(events: Iterable[Event], spans: Iterable[Window]) -> dict[str, lis
                 owners[span.key].append(event)
                 break
     return owners
+
+
+def seconds_by_device(events: Iterable[Event], calls: int) -> tuple[float, ...]:
+    """`seconds_per_call` of each device that has events; () when some are missing.
+
+    >>> one, other = Event("a", 0, 10, device="0"), Event("a", 0, 40, device="1")
+    >>> seconds_by_device([one, other], calls=1)
+    (1e-08, 4e-08)
+    """
+    devices: dict[str, list[Event]] = {}
+    for event in events:
+        devices.setdefault(event.device, []).append(event)
+    found = [seconds_per_call(devices[name], calls) for name in sorted(devices)]
+    return tuple(found) if all(found) else ()
 
 
 def seconds_per_call(events: list[Event], calls: int) -> float | None:

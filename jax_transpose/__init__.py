@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
 from jax_transpose._api import matrix_transpose, moveaxis, permute_dims, swapaxes, transpose
 from jax_transpose._decide import kernels
 from jax_transpose._explain import Plan, explain
+from jax_transpose._export import export_checks
 from jax_transpose._ffi import Status, status
 from jax_transpose._primitive import transpose_p
 
@@ -31,6 +32,7 @@ __all__ = [
     "Status",
     "__version__",
     "explain",
+    "export_checks",
     "kernels",
     "matrix_transpose",
     "moveaxis",

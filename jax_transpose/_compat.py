@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import jax
+import numpy as np
 from jax._src import dispatch, sharding_impls
+from jax._src.interpreters import mlir
 from jax.extend.core import Primitive
 
 try:
@@ -15,13 +20,9 @@ except ImportError:  # experimental: may leave JAX in any release
 
 
 def eager_primitive(name: str) -> Primitive:
-    """A primitive that runs eagerly by compiling itself, as JAX's own do.
-
-    Its lowering rules are told how many devices the program spans.
-    """
+    """A primitive that runs eagerly by compiling itself, as JAX's own do."""
     primitive = Primitive(name)
     primitive.def_impl(partial(dispatch.apply_primitive, primitive))
-    dispatch.prim_requires_devices_during_lowering.add(primitive)
     return primitive
 
 
@@ -31,16 +32,71 @@ def define_jet(primitive: Primitive) -> None:
         jet.deflinear(primitive)
 
 
-def runs_on_one_device(ctx: Any) -> bool:
-    """Whether the code being lowered sees whole arrays of one device.
+def scope(ctx: Any) -> str:
+    """What the code being lowered sees.
 
-    True for single-device programs and for the body of a fully manual ``shard_map``; false where
-    XLA's partitioner will split the program around us.
+    "device": whole arrays of one device, in a program for one device or a ``shard_map`` body that
+    is manual over every mesh axis longer than 1. "mesh": arrays that XLA's partitioner will split.
+    "opaque": such arrays too, where no custom partitioning is possible: a partly manual
+    ``shard_map``, and a saved program, which cannot hold the functions that the partitioner calls.
     """
     axis_context = ctx.module_context.axis_context
-    if isinstance(axis_context, sharding_impls.ShardingContext):
-        return axis_context.num_devices == 1
     if isinstance(axis_context, sharding_impls.SPMDAxisContext):
-        mesh = axis_context.mesh
-        return mesh.size == 1 or set(axis_context.manual_axes) == set(mesh.axis_names)
-    return True
+        split = {name for name, size in axis_context.mesh.shape.items() if size > 1}
+        return "device" if split <= set(axis_context.manual_axes) else "opaque"
+    if isinstance(axis_context, sharding_impls.ShardingContext) and axis_context.num_devices > 1:
+        return "opaque" if ctx.module_context.lowering_parameters.for_export else "mesh"
+    return "device"
+
+
+def with_devices(ctx: Any) -> Any:
+    """`ctx` with devices, which lowering a custom-partitioned function demands.
+
+    They only label the shardings that our callbacks get; XLA counts devices from 0. JAX fills in
+    the program's own for primitives that ask for it, and then refuses programs that name more than
+    one mesh, or no device.
+    """
+    module = ctx.module_context
+    count = module.axis_context.num_devices
+    try:
+        devices = jax.devices(module.platforms[0])[:count]
+    except RuntimeError:  # lowered for a platform that is not here
+        devices = []
+    devices += [None] * (count - len(devices))
+    axis_context = sharding_impls.ShardingContext(count, tuple(devices))
+    return ctx.replace(module_context=module.replace(axis_context=axis_context))
+
+
+def with_explicit_sharding(ctx: Any, results: list) -> list:
+    """Lowered `results`, tied to the shardings that explicit mesh axes gave them while tracing."""
+    return [
+        mlir.lower_with_sharding_in_types(ctx, result, aval)
+        for result, aval in zip(results, ctx.avals_out, strict=True)
+    ]
+
+
+def _tiles(sharding: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
+    """XLA's form of a sharding, and into how many pieces it cuts each axis; () where into none."""
+    hlo = sharding._to_xla_hlo_sharding(rank)
+    return hlo, tuple(hlo.tile_assignment_dimensions()) if hlo.is_tiled() else ()
+
+
+def shard_count(sharding: Any, rank: int) -> int:
+    """Into how many different shards a partitioner's sharding cuts an array of `rank` axes."""
+    return math.prod(_tiles(sharding, rank)[1][:rank])
+
+
+def permute_sharding(sharding: Any, permutation: Sequence[int]) -> Any:
+    """The sharding of a transposed array: each axis takes its shards along."""
+    rank = len(permutation)
+    hlo, tiles = _tiles(sharding, rank)
+    if not tiles:
+        return sharding
+    devices = np.array(hlo.tile_assignment_devices()).reshape(tiles)
+    # Axes after the array's own hold replicas.
+    devices = devices.transpose((*permutation, *range(rank, devices.ndim)))
+    moved = hlo.to_proto()
+    moved.iota_reshape_dims, moved.iota_transpose_perm = [], []
+    moved.tile_assignment_dimensions = list(devices.shape)
+    moved.tile_assignment_devices = devices.ravel().tolist()
+    return sharding_impls.GSPMDSharding(sharding._device_assignment, moved)

@@ -105,8 +105,8 @@ def explain(
 ) -> Plan:
     """Tells what `transpose` would do, without doing it.
 
-    The answer is that of a single-device program for buffers on 16-byte boundaries, which is where
-    JAX puts them unless a program slices.
+    The answer is that of one device for buffers on 16-byte boundaries, which is where JAX puts them
+    unless a program slices. Of a sharded array give the shape of one shard.
 
     Args:
       shape_or_array: a shape, or anything with ``shape`` and ``dtype``.

@@ -6,6 +6,7 @@ import dtypes
 import jax
 import numpy as np
 import pytest
+from meshes import device_mesh, put
 
 import jax_transpose as jt
 from jax_transpose import _autotune, _decide, _ffi, _primitive
@@ -90,6 +91,16 @@ def test_on_a_gpu_it_measures_and_moves_the_same_bytes(cuda, cache):
     plan = jt.explain(x.shape, (0, 2, 1), "float32", "cuda", kernel="autotune")
     assert "measured fastest" in plan.reason
     assert cache
+
+
+def test_of_a_sharded_array_a_shard_is_measured(cpu, cache, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_primitive, "autotune", lambda *request: seen.append(request))
+    x = put(np.ones((16, 9), np.float32), device_mesh((8,)), jax.sharding.PartitionSpec("x"))
+    lowered = jax.jit(lambda x: jt.transpose(x, kernel="autotune")).lower(x)
+    assert seen == []
+    lowered.compile()
+    assert seen == [("cpu", (2, 9), (1, 0), 32)]
 
 
 def test_the_primitive_measures_before_it_decides(cpu, cache, monkeypatch):

@@ -64,6 +64,48 @@ def test_loops_with_and_without_command_buffers(flags):
     assert run_python(body, timeout=200, XLA_FLAGS=flags).strip().endswith("done")
 
 
+WHILE = """
+import pathlib, tempfile
+import jax, jax.numpy as jnp
+import jax_transpose as jt
+
+# Exact in float32 and TF32: a permutation matrix, integers but 0, and a scale that turns signs.
+N, STEPS = 256, 1000
+shuffle = np.eye(N, dtype=np.float32)[np.random.default_rng(0).permutation(N)]
+x = np.random.default_rng(1).integers(1, 512, (N, N)).astype(np.float32)
+
+@jax.jit
+def run(x):
+    def body(state):
+        i, x = state
+        return i + 1, jt.transpose(x @ shuffle, kernel="native") * jnp.float32(-1)
+    return jax.lax.while_loop(lambda state: state[0] < STEPS, body, (0, x))[1]
+
+expected = x
+for _ in range(STEPS):
+    expected = -(expected @ shuffle).T
+got = np.asarray(run(x))
+assert got.tobytes() == expected.tobytes()
+
+with tempfile.TemporaryDirectory() as folder:
+    with jax.profiler.trace(folder):
+        again = jax.block_until_ready(run(x))
+    (file,) = pathlib.Path(folder).rglob("*.xplane.pb")
+    profile = jax.profiler.ProfileData.from_file(str(file))
+    names = {e.name for plane in profile.planes for line in plane.lines for e in line.events}
+assert np.asarray(again).tobytes() == got.tobytes()
+print(sorted(name for name in names if "GraphLaunch" in name))
+"""
+
+
+def test_a_captured_while_loop():
+    """1000 steps of matmul, transpose and scale: same bits, and the profile shows the graph."""
+    captured = "--xla_gpu_graph_min_graph_size=1"
+    assert "GraphLaunch" in run_python(WHILE, timeout=200, XLA_FLAGS=captured)
+    launched = "--xla_gpu_enable_command_buffer="
+    assert run_python(WHILE, timeout=200, XLA_FLAGS=launched).strip() == "[]"
+
+
 @pytest.mark.parametrize("name", ["int8", "float16", "float32", "complex64"])
 @pytest.mark.parametrize("rows", [65, 4097])
 def test_slices_of_a_buffer(cuda, name, rows):

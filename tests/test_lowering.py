@@ -13,8 +13,7 @@ CALL = "jax_transpose_v1"
 def exported(kernel, platform, shape="b, 3, 4"):
     aval = jax.ShapeDtypeStruct(export.symbolic_shape(shape), np.float32)
     f = jax.jit(lambda x: jt.transpose(x, (2, 0, 1), kernel=kernel))
-    checks = [export.DisabledSafetyCheck.custom_call(CALL)]
-    return export.export(f, platforms=[platform], disabled_checks=checks)(aval)
+    return export.export(f, platforms=[platform], disabled_checks=jt.export_checks())(aval)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "native", "autotune", "blocked"])

@@ -1,123 +1,29 @@
-"""Programs over eight devices: right results, and never an all-gather.
+"""shard_map, pmap, meshes that are manual in part, and devices used one at a time."""
 
-A custom call is opaque to the partitioner, which would replicate its operand on every
-device. Programs over more than one device are therefore lowered to XLA's own op.
-"""
-
+import concurrent.futures
 import functools
-import inspect
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from dtypes import assert_same_bits, small_values
-from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import CALL, collectives, compile_text, device_mesh, put, shard_map
 
 import jax_transpose as jt
 
-CALL = "custom_call @jax_transpose_v1"
+native = functools.partial(jt.transpose, kernel="native")
+
 KERNELS = pytest.mark.parametrize("kernel", ["auto", "native"])
-
-
-def host_mesh(*shape):
-    """A mesh over eight CPU devices, e.g. ``host_mesh(4, 2)`` with axes "x" and "y"."""
-    devices = np.array(jax.devices("cpu")[:8]).reshape(shape)
-    return Mesh(devices, ("x", "y")[: len(shape)])
-
-
-def explicit_mesh():
-    axis_types = (jax.sharding.AxisType.Explicit,)
-    return jax.make_mesh((8,), ("x",), axis_types=axis_types, devices=jax.devices("cpu")[:8])
-
-
-def shard_map(f, mesh, in_specs, out_specs):
-    """shard_map with varying-axis checks on, by whichever name this JAX has."""
-    if hasattr(jax, "shard_map"):
-        run = jax.shard_map
-    else:
-        from jax.experimental.shard_map import shard_map as run
-    name = "check_vma" if "check_vma" in inspect.signature(run).parameters else "check_rep"
-    return run(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, **{name: True})
-
-
-def compiled_text(f, *args):
-    return jax.jit(f).lower(*args).compile().as_text()
-
-
-CASES = [
-    ((0, 2, 1), P("x", None, None)),
-    ((2, 1, 0), P(None, None, "x")),
-    ((1, 2, 0), P(None, None, "x")),
-]
-
-
-@KERNELS
-@pytest.mark.parametrize("axes, out_spec", CASES)
-def test_sharded_operand(kernel, axes, out_spec):
-    mesh = host_mesh(8)
-    x = small_values((8, 16, 32), "float32")
-    sharded = jax.device_put(x, NamedSharding(mesh, P("x", None, None)))
-    f = functools.partial(jt.transpose, axes=axes, kernel=kernel)
-    assert "all-gather" not in compiled_text(f, sharded)
-    out = jax.jit(f)(sharded)
-    assert_same_bits(out, x.transpose(axes))
-    assert out.sharding.is_equivalent_to(NamedSharding(mesh, out_spec), 3)
-    assert_same_bits(f(sharded), x.transpose(axes))
-
-
-@pytest.mark.parametrize("axes, out_spec", CASES)
-def test_explicit_mesh(axes, out_spec):
-    mesh = explicit_mesh()
-    x = small_values((8, 16, 32), "float32")
-    sharded = jax.device_put(x, NamedSharding(mesh, P("x", None, None)))
-    seen = []
-
-    def f(x):
-        out = jt.transpose(x, axes)
-        seen.append(jax.typeof(out).sharding.spec)
-        return out
-
-    assert_same_bits(jax.jit(f)(sharded), x.transpose(axes))
-    assert seen == [out_spec]
-    assert "all-gather" not in compiled_text(f, sharded)
-
-
-@KERNELS
-def test_two_axes_of_a_mesh(kernel):
-    x = small_values((8, 6, 4), "float32")
-    sharded = jax.device_put(x, NamedSharding(host_mesh(4, 2), P("x", None, "y")))
-    f = functools.partial(jt.transpose, axes=(2, 0, 1), kernel=kernel)
-    assert "all-gather" not in compiled_text(f, sharded)
-    assert_same_bits(jax.jit(f)(sharded), x.transpose(2, 0, 1))
-
-
-@KERNELS
-def test_transforms_of_sharded_operands(kernel):
-    spec = NamedSharding(host_mesh(8), P("x", None, None))
-    x, w = small_values((8, 4, 6), "float32"), small_values((8, 6, 4), "float32")
-    sharded = jax.device_put(x, spec)
-    f = functools.partial(jt.transpose, kernel=kernel)
-
-    def loss(x):
-        return (f(x, (0, 2, 1)) * w).sum()
-
-    grad = jax.jit(jax.grad(loss), out_shardings=spec)
-    assert_same_bits(grad(sharded), w.transpose(0, 2, 1))
-    assert "all-gather" not in grad.lower(sharded).compile().as_text()
-    assert_same_bits(jax.jit(jax.vmap(f))(sharded), x.transpose(0, 2, 1))
-    assert "all-gather" not in compiled_text(jax.vmap(f), sharded)
-    assert_same_bits(jax.jit(jax.vmap(f, spmd_axis_name="x"))(sharded), x.transpose(0, 2, 1))
-    jac = jax.jit(jax.jacrev(lambda x: f(x, (0, 2, 1)).sum(axis=(1, 2))))(sharded)
-    assert_same_bits(jac, np.eye(8, dtype=np.float32)[:, :, None, None] * np.ones_like(x))
 
 
 @KERNELS
 def test_shard_map_checks_varying_axes(kernel):
-    mesh = host_mesh(8)
+    mesh = device_mesh((8,))
     x = small_values((8, 6, 6), "float32")
-    sharded = jax.device_put(x, NamedSharding(mesh, P("x")))
+    sharded = put(x, mesh, P("x"))
 
     def twice(x):
         step = functools.partial(jt.transpose, axes=(0, 2, 1), kernel=kernel)
@@ -131,7 +37,7 @@ def test_shard_map_checks_varying_axes(kernel):
 
 @KERNELS
 def test_shard_map_with_a_collective(kernel):
-    mesh = host_mesh(8)
+    mesh = device_mesh((8,))
     x = small_values((8, 3), "float32")
 
     def f(x):  # (1, 3) on every device -> (3, 1), summed over the devices
@@ -141,6 +47,35 @@ def test_shard_map_with_a_collective(kernel):
     assert_same_bits(out, x.sum(axis=0)[:, None])
 
 
+def test_shard_map_runs_our_kernel_on_blocks():
+    mesh = device_mesh((4, 2))
+    x = small_values((8, 6, 4), "float32")
+    f = functools.partial(native, axes=(2, 0, 1))
+    run = shard_map(f, mesh, P("x", "y"), P(None, "x", "y"))
+    text = compile_text(run, put(x, mesh, P("x", "y")))
+    assert text.count(CALL) == 1 and collectives(text) == []
+    assert_same_bits(jax.jit(run)(x), x.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("shape, ours", [((4, 2), 0), ((8, 1), 1)], ids=str)
+def test_partly_manual_shard_map(shape, ours):
+    """XLA's transpose where it will split the body further, our kernel where it cannot."""
+    mesh = device_mesh(shape)
+    x = small_values((8, 6, 4), "float32")
+    f = functools.partial(native, axes=(2, 0, 1))
+    run = jax.jit(shard_map(f, mesh, P("x"), P(None, "x"), manual=["x"]))
+    sharded = put(x, mesh, P("x", "y"))
+    assert_same_bits(run(sharded), x.transpose(2, 0, 1))
+    assert run.lower(sharded).compile().as_text().count(CALL) == ours
+
+
+def test_pmap():
+    x = small_values((8, 5, 7), "float32")
+    assert_same_bits(jax.pmap(native)(x), x.transpose(0, 2, 1))
+    grad = jax.pmap(jax.grad(lambda x: 0.5 * jnp.sum(native(x) ** 2)))
+    assert_same_bits(grad(x), x)
+
+
 def test_one_device_of_many_still_takes_our_kernel():
     device = jax.devices("cpu")[3]
     x = jax.device_put(small_values((5, 7), "float32"), device)
@@ -148,14 +83,52 @@ def test_one_device_of_many_still_takes_our_kernel():
     out = f(x)
     assert out.devices() == {device}
     assert_same_bits(out, np.asarray(x).T)
-    assert f.lower(x).as_text().count(CALL) == 1
+    assert f.lower(x).compile().as_text().count(CALL) == 1
     assert_same_bits(jt.transpose(x, kernel="native"), np.asarray(x).T)
 
 
 def test_replicated_operands():
     x = small_values((5, 7), "float32")
-    replicated = jax.device_put(x, NamedSharding(host_mesh(8), P()))
+    replicated = put(x, device_mesh((8,)), P())
     out = jax.jit(lambda x: jt.transpose(x, kernel="native") + 1)(replicated)
     assert_same_bits(out, x.T + 1)
     assert len(out.devices()) == 8
     assert_same_bits(jnp.sum(out), (x + 1).sum())
+
+
+def drive(devices, kinds, calls):
+    """Sixteen threads, each of which makes `calls` calls on `devices` in turn."""
+    xs = [small_values((64 + 8 * i, 96 - i), "float32") + i for i in range(4)]
+    fs = [jax.jit(functools.partial(jt.transpose, kernel=kind)) for kind in kinds]
+
+    def work(thread):
+        # Every thread meets every device, shape and kind, each from another place on.
+        turns = itertools.islice(itertools.cycle(itertools.product(devices, xs, fs)), thread, None)
+        for device, x, f in itertools.islice(turns, calls):
+            out = f(jax.device_put(x, device))
+            assert out.devices() == {device}
+            assert_same_bits(out, x.T)
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(work, range(16)))
+
+
+def test_sixteen_threads_and_eight_devices():
+    """Plans and buffers of one device must not serve another."""
+    drive(jax.devices("cpu")[:8], ["native", *jt.kernels("cpu")], calls=200)
+
+
+def test_threads_that_share_a_mesh():
+    """Sharded programs from several threads, compiled while others run."""
+    mesh = device_mesh((8,))
+
+    def work(thread):
+        x = small_values((8 + 8 * thread, 24), "float32")
+        f = jax.jit(lambda x: native(x) + thread)
+        for _ in range(5):
+            assert_same_bits(f(put(x, mesh, P("x"))), x.T + thread)
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))

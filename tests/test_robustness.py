@@ -6,7 +6,6 @@ import gc
 import sys
 
 import jax
-import numpy as np
 import pytest
 from dtypes import assert_same_bits, small_values
 from scripts import run_python
@@ -172,23 +171,3 @@ def test_gpu_then_cpu_in_one_process(cuda, cpu):
             out = run(target.put(x))
             assert out.devices() == {target.device}
             assert_same_bits(out, x.T)
-
-
-@pytest.mark.gpu
-def test_two_gpus_from_two_threads():
-    """Per-device set-up must not be done once per process."""
-    devices = jax.devices("cuda")
-    if len(devices) < 2:
-        pytest.skip("one GPU only")
-    x = np.random.default_rng(0).random((1024, 1024))
-    f = jax.jit(lambda x: [jt.transpose(x, kernel=k) for k in jt.kernels("cuda")])
-
-    def work(device):
-        for _ in range(100):
-            for out in f(jax.device_put(x, device)):
-                assert_same_bits(out, np.asarray(x, out.dtype).T)
-        return True
-
-    assert work(devices[1]) and work(devices[0])
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        assert all(pool.map(work, devices[:2]))

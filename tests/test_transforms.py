@@ -187,14 +187,6 @@ def test_new_shapes_after_the_first(platform_device):
         assert_same_bits(f(platform_device.put(x)), x.T)
 
 
-def test_donated_operands(platform_device):
-    x = small_values((8, 8), "float32")
-    f = jax.jit(native, donate_argnums=0)
-    assert_same_bits(f(platform_device.put(x)), x.T)
-    g = jax.jit(lambda x: native(native(x) + 1), donate_argnums=0)
-    assert_same_bits(g(platform_device.put(x)), x + 1)
-
-
 def test_many_transposes_in_one_program(platform_device):
     x = small_values((2, 3, 4), "float32")
 
