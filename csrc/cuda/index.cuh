@@ -55,6 +55,7 @@ struct TileGrid {
   Index rows, cols;
   Index in_row_stride, in_col_stride, out_row_stride, out_col_stride;
   bool matrices_first;
+  int row_overlap, tile_cols;
   Divider<Index> row_tiles, col_tiles, matrices;
   int batch_rank;
   Divider<Index> batch_extent[kMaxRank];

@@ -27,6 +27,8 @@ TileGrid<Index> MakeTileGrid(const Plan& plan) {
   grid.out_row_stride = s.out[pair.row_dim];
   grid.out_col_stride = s.out[pair.col_dim];
   grid.matrices_first = plan.matrices_first;
+  grid.row_overlap = plan.row_overlap;
+  grid.tile_cols = plan.tile_cols;
   grid.row_tiles = Divider<Index>(plan.row_tiles);
   grid.col_tiles = Divider<Index>(plan.col_tiles);
   grid.matrices = Divider<Index>(p.elements() / (p.extent[pair.row_dim] * p.extent[pair.col_dim]));

@@ -20,10 +20,7 @@ struct ShiftedTile {
   static constexpr int kPerWord = kWord / kBytes;  // elements a word
   static constexpr int kPitch = kWindow / kWord;   // words a row
   static constexpr int kRows = kShiftedRows;
-  static constexpr int kCols = ShiftedCols(kBytes);
-  static constexpr int kGroups = kCols / kPerWord;  // words of columns
-  static constexpr int kHalo = ShiftedSpareRows(kBytes);
-  static constexpr int kStep = kRows - kHalo;
+  static constexpr int kGroups = kPitch;  // words of columns, at most
   static constexpr int kWarps = 8;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kPasses = kRows / kPerWord / 32;  // warp-wide words down a column
@@ -42,10 +39,10 @@ struct ShiftedTile {
     const auto row_start = reinterpret_cast<uintptr_t>(place) - lane * kWord;
     return static_cast<int>(row_start % 32) / kWord * kWord + lane * kWord;
   }
-  // Whether the sector of the lane's word of pass h is this tile's: the first is the tile before's,
-  // and the last, if it goes on after the tile, the next one's.
-  __device__ __forceinline__ static bool Ours(int position, int h) {
-    return (h > 0 || position >= 32) && (h < kPasses - 1 || position < 32 * kWord);
+  // Whether the sector of the lane's word of pass h is this tile's. Where tiles overlap, the first
+  // is the tile before's, and the last, if it goes on after the tile, the next one's.
+  __device__ __forceinline__ static bool Ours(bool overlap, int position, int h) {
+    return !overlap || ((h > 0 || position >= 32) && (h < kPasses - 1 || position < 32 * kWord));
   }
 };
 
@@ -98,7 +95,7 @@ __device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* in, int6
 // 8-byte elements need no shifting.
 template <class Tile>
 __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, uint8_t* out,
-                                          int64_t row0, int64_t rows, int cols,
+                                          bool overlap, int64_t row0, int64_t rows, int cols,
                                           int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first = (reinterpret_cast<uintptr_t>(in) + (row0 + lane) * in_pitch_bytes) % 16 / 8;
@@ -108,7 +105,7 @@ __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, 
 #pragma unroll
     for (int h = 0; h < Tile::kPasses; ++h) {
       const int r = lane + 32 * h;
-      if (Tile::Ours(position, h) && row0 + r >= 0 && row0 + r < rows) {
+      if (Tile::Ours(overlap, position, h) && row0 + r >= 0 && row0 + r < rows) {
         reinterpret_cast<uint2*>(target)[32 * h] =
             tile[r * Tile::kPitch + ((c + first) ^ Tile::Swizzle(r))];
       }
@@ -122,7 +119,7 @@ __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, 
 // kWholeRows, kWholeCols: every row, every column of the tile exists.
 template <int kBytes, class Tile, bool kWholeRows, bool kWholeCols>
 __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* in, uint8_t* out,
-                                           int64_t row0, int64_t rows, int cols,
+                                           bool overlap, int64_t row0, int64_t rows, int cols,
                                            int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   constexpr int kPer = Tile::kPerWord, kPasses = Tile::kPasses;
   const int lane = threadIdx.x % 32;
@@ -140,11 +137,12 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
   }
   const uint32_t* lane_words = tile + lane * kPer * Tile::kPitch;
   auto word_at = [&](int h, int k, int w) {
-    return lane_words[(32 * h * kPer + k) * Tile::kPitch + ((w + first[k]) ^ swizzle)];
+    return lane_words[(32 * h * kPer + k) * Tile::kPitch +
+                      ((w + first[k]) % Tile::kPitch ^ swizzle)];
   };
 
   int group = warp * Tile::kGroupsPerWarp;
-  const int groups = kWholeCols ? Tile::kGroups : (cols + kPer - 1) / kPer;
+  const int groups = (cols + kPer - 1) / kPer;
   const int end = min(group + Tile::kGroupsPerWarp, groups);
   uint32_t current[kPasses][kPer];
   if constexpr (kPer > 1) {
@@ -182,7 +180,7 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
 #pragma unroll
       for (int h = 0; h < kPasses; ++h) {
         uint32_t value = word[h][i];
-        const bool ours = exists && Tile::Ours(position, h);
+        const bool ours = exists && Tile::Ours(overlap, position, h);
         if constexpr (kPer > 1) {
           uint32_t previous = __shfl_up_sync(~0u, word[h][i], 1);
           if (h > 0) {
@@ -192,10 +190,10 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
           value = __funnelshift_l(previous, word[h][i], 8 * offset);
         }
         uint8_t* place = aligned + 128 * h;
-        if constexpr (kWholeRows) {
+        const int64_t row = row0 + (32 * h + lane) * kPer - offset / kBytes;
+        if (kWholeRows || (row >= 0 && row + kPer <= rows)) {
           if (ours) *reinterpret_cast<uint32_t*>(place) = value;
         } else {
-          const int64_t row = row0 + (32 * h + lane) * kPer - offset / kBytes;
 #pragma unroll
           for (int e = 0; e < kPer; ++e) {
             if (ours && row + e >= 0 && row + e < rows) {
@@ -216,12 +214,13 @@ __global__ void __launch_bounds__(256, 4)
   using Tile = ShiftedTile<kBytes>;
   __shared__ uint4 tile[Tile::kRows * Tile::kUnits];
 
-  const TileOrigin<Index> origin =
-      LocateTile(grid, BlockNumber<Index>(first_block), Tile::kStep, Tile::kCols);
-  const int64_t row0 = static_cast<int64_t>(origin.row) - Tile::kHalo;
+  const TileOrigin<Index> origin = LocateTile(grid, BlockNumber<Index>(first_block),
+                                              Tile::kRows - grid.row_overlap, grid.tile_cols);
+  const int64_t row0 = static_cast<int64_t>(origin.row) - grid.row_overlap;
+  const bool overlap = grid.row_overlap != 0;
   const int64_t rows = grid.rows;
   const Index left = grid.cols - origin.col;
-  const int cols = left < Tile::kCols ? static_cast<int>(left) : Tile::kCols;
+  const int cols = static_cast<int>(min(left, static_cast<Index>(grid.tile_cols)));
   const int64_t in_pitch = static_cast<int64_t>(grid.in_row_stride) * kBytes;
   const int64_t out_pitch = static_cast<int64_t>(grid.out_col_stride) * kBytes;
   in += static_cast<int64_t>(origin.in + origin.col) * kBytes;
@@ -239,16 +238,19 @@ __global__ void __launch_bounds__(256, 4)
   WaitForCopies();
   __syncthreads();
   if constexpr (Tile::kWord == 8) {
-    StoreWide<Tile>(reinterpret_cast<const uint2*>(tile), in, out, row0, rows, cols, in_pitch,
-                    out_pitch);
+    StoreWide<Tile>(reinterpret_cast<const uint2*>(tile), in, out, overlap, row0, rows, cols,
+                    in_pitch, out_pitch);
   } else {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(tile);
     if (whole) {
-      StoreWords<kBytes, Tile, true, true>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
+      StoreWords<kBytes, Tile, true, true>(words, in, out, overlap, row0, rows, cols, in_pitch,
+                                           out_pitch);
     } else if (whole_rows) {
-      StoreWords<kBytes, Tile, true, false>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
+      StoreWords<kBytes, Tile, true, false>(words, in, out, overlap, row0, rows, cols, in_pitch,
+                                            out_pitch);
     } else {
-      StoreWords<kBytes, Tile, false, false>(words, in, out, row0, rows, cols, in_pitch, out_pitch);
+      StoreWords<kBytes, Tile, false, false>(words, in, out, overlap, row0, rows, cols, in_pitch,
+                                             out_pitch);
     }
   }
 }

@@ -38,6 +38,9 @@ constexpr TileRow kTiles[] = {
     {Kind::kAsyncCopy, 16, {{8, 16, 32}, 16}},
 };
 
+// Below it, shifted tiles lie too far beyond the matrix: tiles of a set of dimensions are faster.
+constexpr double kShiftedFill = 0.4;
+
 // Share of a grid of asynchronous tiles that matrices of rows x cols fill.
 double Fill(int64_t rows, int64_t cols, int width, int tile) {
   const int wide = AsyncCols(width, tile);
@@ -67,6 +70,43 @@ int AsyncTile(int64_t rows, int64_t cols, int width) {
     }
   }
   return 0;
+}
+
+// Whether all of a side's runs along `along` start on multiples of `bytes`.
+bool RunsStartOn(int bytes, const Permutation& p, const int64_t* stride, int along) {
+  for (int d = 0; d < p.rank; ++d) {
+    if (d != along && stride[d] * p.element_bytes % bytes != 0) return false;
+  }
+  return true;
+}
+
+// Whether tiles whose sides are multiples of 32 bytes write whole 32-byte sectors. Where two blocks
+// share one, memory with error correction reads it back to merge the halves.
+bool WritesWholeSectors(const Permutation& p) {
+  return RunsStartOn(kSectorBytes, p, ComputeStrides(p).out, TiledPair(p).row_dim);
+}
+
+void SizeShifted(int pointer_alignment, Plan* plan) {
+  const Permutation& p = plan->permutation;
+  const int width = p.element_bytes;
+  const TilePair pair = TiledPair(p);
+  const bool aligned = pointer_alignment >= 16;
+  plan->row_overlap = aligned && WritesWholeSectors(p) ? 0 : kSectorBytes / width;
+  plan->tile_cols =
+      ShiftedCols(width, aligned && RunsStartOn(16, p, ComputeStrides(p).in, pair.col_dim));
+}
+
+// Share of a grid of shifted tiles that the matrices fill.
+double ShiftedFill(int pointer_alignment, const Permutation& p) {
+  Plan plan;
+  plan.permutation = p;
+  SizeShifted(pointer_alignment, &plan);
+  const TilePair pair = TiledPair(p);
+  const int rows = kShiftedRows - plan.row_overlap;
+  auto share = [](int64_t extent, int tile) {
+    return static_cast<double>(extent) / static_cast<double>(CeilDiv(extent, tile) * tile);
+  };
+  return share(p.extent[pair.row_dim], rows) * share(p.extent[pair.col_dim], plan.tile_cols);
 }
 
 bool SizePacked(int pointer_alignment, Plan* plan) {
@@ -111,18 +151,7 @@ bool RowsAligned(const Permutation& p, int pointer_alignment) {
          p.extent[pair.row_dim] * p.element_bytes % 16 == 0;
 }
 
-// Whether tiles whose sides are multiples of 32 bytes write whole 32-byte sectors. Where two blocks
-// share one, memory with error correction reads it back to merge the halves.
-static bool WritesWholeSectors(const Permutation& p) {
-  const TilePair pair = TiledPair(p);
-  const Strides s = ComputeStrides(p);
-  for (int d = 0; d < p.rank; ++d) {
-    if (d != pair.row_dim && s.out[d] * p.element_bytes % kSectorBytes != 0) return false;
-  }
-  return true;
-}
-
-void PickCudaKind(Plan* plan) {
+void PickCudaKind(int pointer_alignment, Plan* plan) {
   const Permutation& p = plan->permutation;
   const int width = p.element_bytes;
   if (p.keeps_minor()) {
@@ -139,7 +168,9 @@ void PickCudaKind(Plan* plan) {
   }
   const TilePair pair = TiledPair(p);
   const int64_t rows = p.extent[pair.row_dim], cols = p.extent[pair.col_dim];
-  const bool shift = width < 16 && std::min(rows, cols) >= 64 && !WritesWholeSectors(p);
+  const bool shift = width < 16 && std::min(rows, cols) >= 64 &&
+                     (!plan->aligned || !WritesWholeSectors(p)) &&
+                     ShiftedFill(pointer_alignment, p) >= kShiftedFill;
   plan->tile = plan->aligned && !shift ? AsyncTile(rows, cols, width) : 0;
   if (plan->tile != 0) {
     plan->kind = Kind::kAsyncCopy;
@@ -178,12 +209,13 @@ void SizeCudaGrid(int pointer_alignment, Plan* plan) {
   const int64_t batch = p.elements() / (rows * cols);
   int row_step = plan->tile, col_step = plan->tile, extra_rows = 0;
   if (plan->kind == Kind::kShifted) {
-    const int spare = ShiftedSpareRows(width);
+    SizeShifted(pointer_alignment, plan);
     plan->vector_bytes = 16;
     plan->threads = 256;
-    row_step = kShiftedRows - spare;
-    col_step = ShiftedCols(width);
-    extra_rows = spare - 1;  // a shifted tile may end that many rows early
+    row_step = kShiftedRows - plan->row_overlap;
+    col_step = plan->tile_cols;
+    // A tile may end early, within a sector of the next one's.
+    extra_rows = std::max(plan->row_overlap - 1, 0);
   } else if (plan->aligned && (plan->kind == Kind::kVectorized || plan->kind == Kind::kAsyncCopy)) {
     plan->vector_bytes = 16;
     if (plan->kind == Kind::kAsyncCopy) col_step = AsyncCols(width, plan->tile);

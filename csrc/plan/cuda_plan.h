@@ -15,7 +15,7 @@ TileChoice CudaTiles(Kind kind, int element_bytes);
 // True where every row of both arrays starts on a 16-byte boundary and holds whole 16-byte vectors.
 bool RowsAligned(const Permutation& p, int pointer_alignment);
 
-void PickCudaKind(Plan* plan);
+void PickCudaKind(int pointer_alignment, Plan* plan);
 // Falls back to another kind where the chosen one cannot move the permutation.
 void SizeCudaGrid(int pointer_alignment, Plan* plan);
 

@@ -187,7 +187,8 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
     plan->aligned = RowsAligned(p, request.pointer_alignment);
   }
   if (request.kind == Kind::kAuto) {
-    request.platform == Platform::kCpu ? PickCpuKind(plan) : PickCudaKind(plan);
+    request.platform == Platform::kCpu ? PickCpuKind(plan)
+                                       : PickCudaKind(request.pointer_alignment, plan);
   } else {
     plan->reason = "asked for by name";
   }
@@ -273,9 +274,9 @@ bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
     *reason = "smaller than the platform's measured crossover: XLA's transpose has less overhead";
     return true;
   }
-  if (platform == Platform::kCuda && plan.kind == Kind::kPacked && !plan.packed.in_vectors &&
-      !plan.packed.out_vectors && plan.permutation.element_bytes <= 2) {
-    *reason = "narrow elements and no run on 16-byte boundaries: XLA's transpose is as fast";
+  if (platform == Platform::kCuda && plan.kind == Kind::kPacked && !plan.packed.out_vectors &&
+      plan.permutation.element_bytes <= 2) {
+    *reason = "narrow elements and no output run on 16-byte boundaries: XLA's transpose is as fast";
     return true;
   }
   if (platform == Platform::kCuda && plan.kind == Kind::kSubByte && plan.tile == 0) {

@@ -49,15 +49,16 @@ constexpr int SwizzledThreads(int element_bytes, int rows, int cols) {
 constexpr int AsyncCols(int element_bytes, int tile) {
   return element_bytes == 1 ? 2 * tile : tile;
 }
-// A shifted tile reads a window of each row from a 16-byte boundary on; its columns are fewer by
-// what may come before the row's first element, and whole words. Tiles overlap by a sector of 32
-// bytes of rows, so that each sector of the output is written by one block alone.
+// A shifted tile reads a window of each row from a 16-byte boundary on. Where the input's rows
+// start elsewhere, its columns are fewer by what may come before the first element, and whole
+// words. Where the output's rows start within sectors, tiles overlap by a sector of rows, so that
+// each sector is written by one block alone.
 inline constexpr int kShiftedRows = 128;
 inline constexpr int kShiftedWindow = 256;
-constexpr int ShiftedSpareRows(int element_bytes) { return kSectorBytes / element_bytes; }
-constexpr int ShiftedCols(int element_bytes) {
+constexpr int ShiftedCols(int element_bytes, bool aligned) {
   const int word = element_bytes < 4 ? 4 : element_bytes;
-  return (kShiftedWindow - 16 + element_bytes) / word * word / element_bytes;
+  const int before = aligned ? 0 : 16 - element_bytes;
+  return (kShiftedWindow - before) / word * word / element_bytes;
 }
 constexpr int CpuTile(int element_bytes) { return 64 / element_bytes; }
 
@@ -87,6 +88,8 @@ struct Plan {
   int tile = 0;                          // side of the tile in elements, 0 where the kind has none
   int64_t row_tiles = 0, col_tiles = 0;  // tiles of one matrix, where the kind has tiles
   bool matrices_first = false;           // blocks visit one tile of every matrix, then the next
+  int row_overlap = 0;                   // rows that a shifted tile shares with the one before
+  int tile_cols = 0;                     // columns of a shifted tile
   int vector_bytes = 0;                  // bytes of one global-memory access
   bool aligned = false;                  // every row of both arrays starts on a 16-byte boundary
   int threads = 0;                       // threads a block (CUDA)
