@@ -55,3 +55,14 @@ ensure_nvcc() {
   ln -sf libcudart.so.13 "$toolkit/lib/libcudart.so"
   export CUDACXX="$toolkit/bin/nvcc"
 }
+
+# build_native FOLDER CMAKE_OPTION...: builds tests/native there.
+build_native() {
+  local folder=$1
+  shift
+  cmake -G Ninja -S tests/native -B "$folder" "$@" >/dev/null
+  cmake --build "$folder" -j "$(nproc)" >"$folder/log" || {
+    cat "$folder/log"
+    return 1
+  }
+}

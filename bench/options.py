@@ -20,8 +20,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m bench",
         description="Verifies every byte and times jax_transpose against jnp.transpose, a copy of "
         "the same bytes and other libraries, on the device that is there.",
-        epilog="Exit status: 1 when a byte was wrong or a case failed, 3 when --compare found a "
-        "regression.",
+        epilog="Besides: `python -m bench cpu`, the CPU kernels between their ceilings and other "
+        "libraries; `python -m bench in_place`. Both take --help. Exit status: 1 when a byte was "
+        "wrong or a case failed, 3 when --compare found a regression.",
     )
     text = "; ".join(f"{name}: {what}" for name, what in COMMANDS.items())
     top.add_argument("command", nargs="?", choices=tuple(COMMANDS), default="suite", help=text)

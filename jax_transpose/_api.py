@@ -13,6 +13,7 @@ from jax import lax
 from jax_transpose import _cpu
 from jax_transpose._decide import MODES, PLATFORMS, all_kernels, kernels, sub_byte_message
 from jax_transpose._dtypes import element_bits, has_kernels, is_key
+from jax_transpose._out import check_out, write_in_place, write_into
 from jax_transpose._primitive import transpose_p
 
 
@@ -84,13 +85,20 @@ def _as_array(x) -> jax.Array:
     raise TypeError(f"x={x!r} of type {type(x).__name__}: allowed are arrays and scalars")
 
 
-def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None) -> jax.Array:
+def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out) -> jax.Array:
+    if out is not None:
+        check_out(out, x, permutation)
     if is_key(x.dtype):
         data = jax.random.key_data(x)
         trailing = tuple(range(x.ndim, data.ndim))
-        moved = _permute(data, permutation + trailing, kernel, tile)
+        buffer = data if out is x else None if out is None else jax.random.key_data(out)
+        moved = _permute(data, permutation + trailing, kernel, tile, buffer)
         return jax.random.wrap_key_data(moved, impl=jax.random.key_impl(x))
     tile = check_options(kernel, tile, x.shape, permutation, x.dtype)
+    if out is x:
+        return write_in_place(x, permutation, kernel, tile)
+    if out is not None:
+        return write_into(x, out, permutation, kernel, tile)
     if permutation == tuple(range(x.ndim)):
         return x
     if kernel == "xla":
@@ -98,12 +106,20 @@ def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None) -> 
     return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
 
 
-def transpose(x, axes=None, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def transpose(
+    x, axes=None, *, out=None, kernel: str = "auto", tile: int | None = None
+) -> jax.Array:
     """Permutes the axes of an array, as `jax.numpy.transpose` does.
 
     Args:
       x: array of any shape and any JAX dtype. Elements are moved as bits.
       axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
+      out: an array of the result's shape and dtype whose buffer the result takes; its content is
+        lost. Outside ``jit`` the array is consumed: using it afterwards is an error. Under ``jit``
+        donate the argument (``donate_argnums``), or XLA first copies what must be kept, which costs
+        what a fresh result costs. With ``out=x`` the axes are exchanged in place, where these are
+        two of equal length, and x is consumed. Under ``vmap`` `out` needs a batch as x does. None
+        allocates.
       kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
         (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
         XLA's transpose. "autotune": on a GPU, the kind and tile that measure fastest for this
@@ -117,27 +133,31 @@ def transpose(x, axes=None, *, kernel: str = "auto", tile: int | None = None) ->
       permutation returns `x`.
 
     Raises:
-      TypeError: `x` is no array, `axes` holds a non-integer, or `kernel` names a kind for a dtype
-        narrower than a byte.
-      ValueError: `axes` is no permutation of x's axes, or `kernel` or `tile` is not possible.
+      TypeError: `x` is no array, `out` none or of another dtype, `axes` holds a non-integer, or
+        `kernel` names a kind for a dtype narrower than a byte.
+      ValueError: `axes` is no permutation of x's axes; `kernel` or `tile` is not possible; `out` is
+        of another shape, cannot be donated, or is `x` where one buffer is not enough.
 
     >>> transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
+    >>> buffer = jnp.zeros((3, 2))
+    >>> transpose(jnp.ones((2, 3)), out=buffer).shape, buffer.is_deleted()
+    ((3, 2), True)
     """
     x = _as_array(x)
-    return _permute(x, normalize_axes(axes, x.shape), kernel, tile)
+    return _permute(x, normalize_axes(axes, x.shape), kernel, tile, out)
 
 
-def permute_dims(x, axes, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def permute_dims(x, axes, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
     """`transpose` under its array-API name; `axes` is required.
 
     >>> permute_dims(jnp.zeros((2, 3, 4)), (1, 2, 0)).shape
     (3, 4, 2)
     """
-    return transpose(x, axes, kernel=kernel, tile=tile)
+    return transpose(x, axes, out=out, kernel=kernel, tile=tile)
 
 
-def matrix_transpose(x, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def matrix_transpose(x, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
     """Exchanges the last two axes: shape ``(..., M, N)`` becomes ``(..., N, M)``.
 
     Raises:
@@ -149,7 +169,7 @@ def matrix_transpose(x, *, kernel: str = "auto", tile: int | None = None) -> jax
     x = _as_array(x)
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape}: matrix_transpose needs at least two axes")
-    return _permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), kernel, tile)
+    return _permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), kernel, tile, out)
 
 
 def _one_axis(name: str, axis, shape: Sequence[int]) -> int:
@@ -165,7 +185,9 @@ def _one_axis(name: str, axis, shape: Sequence[int]) -> int:
     return index % rank
 
 
-def swapaxes(x, axis1, axis2, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def swapaxes(
+    x, axis1, axis2, *, out=None, kernel: str = "auto", tile: int | None = None
+) -> jax.Array:
     """Exchanges two axes, as `jax.numpy.swapaxes` does.
 
     >>> swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
@@ -176,10 +198,12 @@ def swapaxes(x, axis1, axis2, *, kernel: str = "auto", tile: int | None = None) 
     second = _one_axis("axis2", axis2, x.shape)
     permutation = list(range(x.ndim))
     permutation[first], permutation[second] = second, first
-    return _permute(x, tuple(permutation), kernel, tile)
+    return _permute(x, tuple(permutation), kernel, tile, out)
 
 
-def moveaxis(x, source, destination, *, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def moveaxis(
+    x, source, destination, *, out=None, kernel: str = "auto", tile: int | None = None
+) -> jax.Array:
     """Moves axes to new positions and keeps the order of the rest, as `jax.numpy.moveaxis` does.
 
     Args:
@@ -207,4 +231,4 @@ def moveaxis(x, source, destination, *, kernel: str = "auto", tile: int | None =
     permutation = [axis for axis in range(x.ndim) if axis not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         permutation.insert(target, axis)
-    return _permute(x, tuple(permutation), kernel, tile)
+    return _permute(x, tuple(permutation), kernel, tile, out)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src import dispatch, sharding_impls
+from jax._src import core, dispatch, sharding_impls
 from jax._src.interpreters import mlir
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import Primitive
 
 try:
@@ -30,6 +31,23 @@ def define_jet(primitive: Primitive) -> None:
     """Taylor-mode rule of a linear primitive, where this JAX has ``jet``."""
     if jet is not None:
         jet.deflinear(primitive)
+
+
+def define_jet_rule(primitive: Primitive, rule: Callable) -> None:
+    """``rule(primals, series, **params)`` as the Taylor-mode rule, where this JAX has ``jet``."""
+    if jet is not None:
+        jet.jet_rules[primitive] = rule
+
+
+def is_traced_into_program() -> bool:
+    """Whether what runs now becomes part of a program, as under ``jit``.
+
+    False in plain Python, and under ``grad`` or ``vmap`` alone.
+    """
+    trace = core.trace_ctx.trace
+    while trace is not None and not isinstance(trace, DynamicJaxprTrace):
+        trace = getattr(trace, "parent_trace", None)
+    return trace is not None
 
 
 def scope(ctx: Any) -> str:

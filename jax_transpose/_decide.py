@@ -85,6 +85,54 @@ def decide(
     return Decision("native", plan["reason"], plan, kernel, tile)
 
 
+def decide_into(
+    platform: str,
+    shape: tuple[int, ...],
+    permutation: tuple[int, ...],
+    dtype: np.dtype,
+    kernel: str,
+    tile: int,
+) -> Decision:
+    """`decide` where the result's buffer is given: `auto` takes our kernel at any size."""
+    if kernel == "auto" and tile == 0 and has_module(platform) and has_kernels(dtype):
+        kernel = "autotune"  # which measures nothing here, and knows what was measured
+    choice = decide(platform, shape, permutation, dtype, kernel, tile)
+    if choice.implementation == "identity":
+        return Decision("xla", "only axes of length 1 move, or none: a copy", choice.plan)
+    return choice
+
+
+def plan_in_place(
+    platform: str, shape: tuple[int, ...], permutation: tuple[int, ...], dtype: np.dtype
+) -> Mapping[str, Any]:
+    """The C++ plan for one buffer; ValueError where the permutation needs two."""
+    return _cpu.plan(platform, shape, permutation, element_bits(dtype) / 8, "native", 0, True)
+
+
+def decide_in_place(
+    platform: str,
+    shape: tuple[int, ...],
+    permutation: tuple[int, ...],
+    dtype: np.dtype,
+    kernel: str,
+) -> Decision:
+    """Raises ValueError where the permutation needs two buffers or `kernel` is not possible."""
+    if kernel not in ("auto", "native", "xla"):
+        raise ValueError(
+            f"kernel={kernel!r} does not work in place (out=x); allowed: 'auto', 'native', 'xla'"
+        )
+    plan = plan_in_place(platform if platform in PLATFORMS else "cpu", shape, permutation, dtype)
+    if _keeps_order(shape, permutation):
+        return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
+    if kernel == "xla":
+        return Decision("xla", "asked for by name; it needs a second buffer", None)
+    built = has_module(platform)
+    if not built and kernel == "auto":
+        return Decision("xla", f"XLA needs a second buffer, but {built.reason}", None)
+    _require_kernels(platform, kernel, dtype)
+    return Decision("native", plan["reason"], plan)
+
+
 def takes_symbolic_shapes(platform: str, kernel: str, dtype: np.dtype) -> bool:
     """Whether our call lowers where extents are only known at run time; there is no plan to ask.
 

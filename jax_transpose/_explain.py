@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jax_transpose._api import check_options, normalize_axes
-from jax_transpose._decide import decide
+from jax_transpose._decide import decide, decide_in_place, decide_into
 from jax_transpose._dtypes import element_bits, is_key
+from jax_transpose._out import check_in_place
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Plan:
       grid, block: blocks of the launch and threads a block; on CPU tiles and 0.
       bytes_moved: bytes read plus bytes written.
       reason: why this kernel.
+      out: where the result goes: None (a fresh array), "buffer" or "in_place".
     """
 
     platform: str
@@ -48,6 +50,7 @@ class Plan:
     block: int
     bytes_moved: int
     reason: str
+    out: str | None = None
 
     def __str__(self) -> str:
         rows = [
@@ -69,8 +72,15 @@ class Plan:
                     f"{tile}{self.vector_width}-byte accesses, {self.grid} blocks{block}",
                 )
             )
+        if self.out is not None:
+            rows.append(("result", f"takes {self._buffer()}"))
         rows.append(("moves", f"{self.bytes_moved:,} bytes (read + written)"))
         return "\n".join(f"{name:>10}  {value}" for name, value in rows)
+
+    def _buffer(self) -> str:
+        if self.out == "buffer":
+            return "the donated buffer of `out`"
+        return "a second buffer" if self.implementation == "xla" else "the donated buffer of `x`"
 
 
 def _request(shape_or_array, dtype):
@@ -100,6 +110,7 @@ def explain(
     dtype=None,
     platform: str | None = None,
     *,
+    out: str | None = None,
     kernel: str = "auto",
     tile: int | None = None,
 ) -> Plan:
@@ -114,6 +125,8 @@ def explain(
       dtype: of the elements; float32 where neither this nor an array is given.
       platform: "cpu" or "cuda" (which need not be there), or another JAX platform; None means the
         default backend.
+      out: None for a fresh result, "buffer" for ``transpose(x, out=buffer)``, "in_place" for
+        ``transpose(x, out=x)``; with donated buffers.
       kernel, tile: as for `transpose`.
 
     Returns:
@@ -135,7 +148,14 @@ def explain(
         shape, dtype = data.shape, data.dtype
     dtype = np.dtype(dtype)
     tile = check_options(kernel, tile, shape, permutation, dtype)
-    choice = decide(platform, shape, permutation, dtype, kernel, tile)
+    if out == "in_place":
+        check_in_place(shape, permutation, dtype, kernel, tile)
+        choice = decide_in_place(platform, shape, permutation, dtype, kernel)
+    elif out is None or out == "buffer":
+        rule = decide if out is None else decide_into
+        choice = rule(platform, shape, permutation, dtype, kernel, tile)
+    else:
+        raise ValueError(f"out={out!r}: allowed are None, 'buffer' and 'in_place'")
     implementation, plan = choice.implementation, choice.plan
     bits = element_bits(dtype)
     request = dict(
@@ -145,6 +165,7 @@ def explain(
         dtype=dtype.name,
         implementation=implementation,
         reason=choice.reason,
+        out=out,
     )
     fields = dict(
         canonical_shape=shape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jax.export import DisabledSafetyCheck
 
-from jax_transpose._ffi import TARGET
+from jax_transpose._ffi import INTO_TARGET, TARGET
 
 
 def export_checks() -> list[DisabledSafetyCheck]:
@@ -22,4 +22,4 @@ def export_checks() -> list[DisabledSafetyCheck]:
     >>> saved.call(jnp.zeros((2, 3))).shape
     (3, 2)
     """
-    return [DisabledSafetyCheck.custom_call(TARGET)]
+    return [DisabledSafetyCheck.custom_call(target) for target in (TARGET, INTO_TARGET)]

@@ -15,6 +15,8 @@ from jax_transpose import _cpu
 # The version changes with the meaning of the attributes, so that a saved program never reaches a
 # handler that would read it differently.
 TARGET = "jax_transpose_v1"
+# The same with a second operand, whose buffer is the result's.
+INTO_TARGET = "jax_transpose_into_v1"
 
 _XLA_PLATFORM = {"cpu": "cpu", "cuda": "CUDA"}
 
@@ -59,7 +61,8 @@ def check_ffi_version(built: tuple[int, int], installed: tuple[int, int] | None)
 
 def _register(module: ModuleType, platform: str) -> None:
     check_ffi_version(module.ffi_api_version, _installed_ffi_version())
-    jax.ffi.register_ffi_target(TARGET, module.handler(), platform=_XLA_PLATFORM[platform])
+    for name, handler in ((TARGET, module.handler), (INTO_TARGET, module.into_handler)):
+        jax.ffi.register_ffi_target(name, handler(), platform=_XLA_PLATFORM[platform])
 
 
 def _load_cuda() -> tuple[ModuleType | None, str]:

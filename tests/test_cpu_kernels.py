@@ -1,7 +1,7 @@
 """The CPU kernels on plain buffers: every width, instruction set and thread count, bit for bit.
 
 Nothing is compiled by XLA here, so thousands of cases are cheap. One process a set: the choice is
-made once, from the environment.
+made once, from the environment. JAX_TRANSPOSE_TEST_CASES says how many random cases each set gets.
 """
 
 import os
@@ -35,6 +35,42 @@ def move(shape, axes, width, kernel="native", threads=1, large=False, shift=(0, 
     assert (rest == 0xA5).all(), f"wrote outside the output: {case}"
 
 
+def move_in_place(shape, axes, width, threads=1, large=False, shift=0, seed=0):
+    """Runs one case within one buffer and compares it with numpy."""
+    count = int(np.prod(shape, dtype=np.int64)) * width
+    source = np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+    memory = np.full(count + 2 * GUARD + 128, 0xA5, np.uint8)
+    start = GUARD + -(memory.ctypes.data + GUARD) % 64 + shift * width
+    data = memory[start : start + count]
+    data[:] = source
+    _cpu._run(data, data, list(shape), list(axes), width, "native", threads, large)
+    want = source.view(f"V{width}").reshape(shape).transpose(axes).tobytes()
+    case = (shape, axes, width, threads, large, shift, seed)
+    assert data.tobytes() == want, case
+    rest = np.concatenate([memory[:start], memory[start + count :]])
+    assert (rest == 0xA5).all(), f"wrote outside the buffer: {case}"
+
+
+def random_swap(rng):
+    """A case whose two sides of equal length are exchanged."""
+    width = int(rng.choice(WIDTHS))
+    batch, middle, run = (int(n) for n in rng.choice((1, 1, 2, 3, 8, 31), 3))
+    side = int(2 ** rng.uniform(1, 10))
+    while batch * middle * run * side**2 * width > 1 << 21:
+        side = max(2, side // 2)
+        batch = max(1, batch // 2)
+        run = max(1, run // 2)
+    return dict(
+        shape=(batch, side, middle, side, run),
+        axes=(0, 3, 2, 1, 4),
+        width=width,
+        threads=int(rng.integers(1, 5)),
+        large=bool(rng.integers(2)),
+        shift=int(rng.choice((0, 0, 1, 3, 8))),
+        seed=int(rng.integers(1 << 30)),
+    )
+
+
 def random_case(rng):
     width = int(rng.choice(WIDTHS))
     rank = int(rng.integers(2, 8))
@@ -47,7 +83,7 @@ def random_case(rng):
         axes=tuple(int(a) for a in rng.permutation(rank)),
         width=width,
         kernel=str(rng.choice(("native", "native", *KINDS))),
-        threads=int(rng.integers(1, 4)),
+        threads=int(rng.integers(1, 5)),
         large=bool(rng.integers(2)),
         shift=tuple(int(s) for s in rng.choice((0, 0, 1, 3, 8), 2)),
         seed=int(rng.integers(1 << 30)),
@@ -56,8 +92,11 @@ def random_case(rng):
 
 def run_random_cases(seed, count):
     rng = np.random.default_rng(seed)
-    for _ in range(count):
-        move(**random_case(rng))
+    for i in range(count):
+        if i % 5 == 0:
+            move_in_place(**random_swap(rng))
+        else:
+            move(**random_case(rng))
 
 
 @pytest.mark.parametrize("isa", ["sse2", "avx2", "avx512", "generic"])
@@ -70,7 +109,7 @@ def test_random_cases_on_every_instruction_set(isa):
     )
     path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-P", "-c", script],
         env={**os.environ, "JAX_TRANSPOSE_ISA": isa, "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -81,7 +120,7 @@ def test_random_cases_on_every_instruction_set(isa):
 
 def test_an_unknown_instruction_set_is_an_error():
     done = subprocess.run(
-        [sys.executable, "-c", "import jax_transpose"],
+        [sys.executable, "-P", "-c", "import jax_transpose"],
         env={
             **os.environ,
             "JAX_TRANSPOSE_ISA": "mmx",
@@ -134,6 +173,19 @@ def test_kept_runs(run):
         move((9, 14, run), (1, 0, 2), 1, large=large)
         move((3, 5, 7, run), (2, 0, 1, 3), 1, large=large, threads=2, shift=(1, 1))
         move((6, 4, run), (1, 0, 2), 4, large=large)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sides_in_place(width, threads):
+    """Sides around a vector, a tile, a block of tiles and the size that goes through a buffer."""
+    tile = 64 // width
+    staged = int((32768 / width) ** 0.5)
+    sides = {2, 3, 16 // width + 1, tile - 1, tile, tile + 1, 4 * tile, staged, staged + 1, 500}
+    for side in sides:
+        move_in_place((side, side), (1, 0), width, threads, large=True)
+        move_in_place((3, side, 2, side), (0, 3, 2, 1), width, threads, shift=1)
+        move_in_place((side, side, 5), (1, 0, 2), width, threads)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -34,8 +34,20 @@ def test_round_trip(platform_device):
 def test_the_checks_are_needed_and_suffice():
     with pytest.raises(ValueError, match="jax_transpose"):
         export.export(jax.jit(native))(X)
-    (check,) = jt.export_checks()
-    assert check == export.DisabledSafetyCheck.custom_call("jax_transpose_v1")
+    assert jt.export_checks() == [
+        export.DisabledSafetyCheck.custom_call(target)
+        for target in ("jax_transpose_v1", "jax_transpose_into_v1")
+    ]
+
+
+def test_a_program_that_writes_into_a_buffer_is_saved():
+    out = np.zeros((8, 4, 6), np.float32)
+
+    def into(x, out):
+        return jt.transpose(x, (2, 0, 1), kernel="native", out=out)
+
+    program = export.deserialize(saved(into, X, out).serialize())
+    assert_same_bits(program.call(X, out), X.transpose(2, 0, 1))
 
 
 def test_saved_derivatives():

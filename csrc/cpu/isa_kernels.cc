@@ -4,6 +4,7 @@
 #include "cpu/kernel_table.h"
 #include "cpu/row_copies.h"
 #include "cpu/shifted.h"
+#include "cpu/swap.h"
 #include "cpu/tiles.h"
 
 #define JT_STRING_OF(x) #x
@@ -28,6 +29,8 @@ const KernelTable kTable = {
     Rows<false>,
     Rows<true>,
     RowsStreaming,
+    {SwapTiles<1>, SwapTiles<2>, SwapTiles<4>, SwapTiles<8>, SwapTiles<16>},
+    SwapRuns,
     Stream,
     Fence,
 };

@@ -40,6 +40,17 @@ struct Planes {
 
 using PlanesKernel = void (*)(const Planes&);
 
+// Blocks of one array, `a` of rows x cols elements and `b` of cols x rows, of which each shall
+// become the other's transpose. They are disjoint or, where a == b, one square block.
+struct BlockPair {
+  char *a, *b;
+  ptrdiff_t pitch;
+  int64_t rows, cols;
+  int64_t run;  // bytes of one element, for `swap_runs`
+};
+
+using SwapKernel = void (*)(const BlockPair&);
+
 struct KernelTable {
   const char* name;
   int vector_bytes;
@@ -51,6 +62,7 @@ struct KernelTable {
   // One side of 2 to 8 elements, adjacent in memory: see Interleaves().
   PlanesKernel interleave[5];
   PlanesKernel rows, rows_ahead, rows_streaming;
+  SwapKernel swap_tiles[5], swap_runs;
   // Copies `bytes` with stores that bypass the cache, whatever the alignment.
   void (*stream)(char* out, const char* in, size_t bytes);
   // Orders streaming stores before whatever publishes that they are done.

@@ -7,6 +7,7 @@
 
 #include "cpu/block_walk.h"
 #include "cpu/dispatch.h"
+#include "cpu/in_place.h"
 #include "cpu/sub_byte.h"
 
 #if defined(__linux__)
@@ -92,6 +93,14 @@ void Run(const Plan& plan, const void* in, void* out, const Threads& threads,
   if (plan.blocks == 0) return;
   const char* source = static_cast<const char*>(in);
   char* target = static_cast<char*>(out);
+  if (plan.kind == Kind::kInPlace) {
+    Swap swap;
+    FindSwap(p, &swap);
+    const CpuSwap walk = MakeCpuSwap(swap, p.element_bytes);
+    return Split(walk.items, p.bytes(), threads, thresholds, [&](int64_t first, int64_t last) {
+      RunSwap(plan, swap, walk, target, first, last);
+    });
+  }
   AdviseHugePages(out, p.bytes());
   if (plan.kind == Kind::kSubByte) {
     return SubByte(plan, static_cast<const uint8_t*>(in), static_cast<uint8_t*>(out), threads);

@@ -45,9 +45,27 @@ ffi::Error Transpose(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::A
   return error;
 }
 
+// The second argument's buffer is the result's: XLA aliases them.
+ffi::Error TransposeInto(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::AnyBuffer,
+                         ffi::Result<ffi::AnyBuffer> out, ffi::Span<const int64_t> permutation,
+                         int64_t element_bits, std::string_view kernel, int64_t tile) {
+  return Transpose(pool, in, out, permutation, element_bits, kernel, tile);
+}
+
 XLA_FFI_DEFINE_HANDLER(TransposeHandler, Transpose,
                        ffi::Ffi::Bind()
                            .Ctx<ffi::ThreadPool>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Attr<ffi::Span<const int64_t>>("permutation")
+                           .Attr<int64_t>("element_bits")
+                           .Attr<std::string_view>("kernel")
+                           .Attr<int64_t>("tile"));
+
+XLA_FFI_DEFINE_HANDLER(TransposeIntoHandler, TransposeInto,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::ThreadPool>()
+                           .Arg<ffi::AnyBuffer>()
                            .Arg<ffi::AnyBuffer>()
                            .Ret<ffi::AnyBuffer>()
                            .Attr<ffi::Span<const int64_t>>("permutation")
@@ -63,10 +81,11 @@ Platform ParsePlatform(const std::string& name) {
 
 nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>& shape,
                     const std::vector<int64_t>& axes, double element_bytes,
-                    const std::string& kernel, int tile) {
+                    const std::string& kernel, int tile, bool in_place) {
   Request request =
       PythonRequest(ParsePlatform(platform_name), shape, axes, std::lround(element_bytes * 8));
   request.tile = tile;
+  request.in_place = in_place;
   const Plan plan = PythonPlan(request, kernel);
   const Permutation& p = plan.permutation;
   const char* reason = plan.reason;
@@ -103,6 +122,7 @@ void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
                   int threads, bool large) {
   Request request = PythonRequest(Platform::kCpu, shape, axes, std::lround(element_bytes * 8));
   request.pointer_alignment = PointerAlignment(in.data(), out.data());
+  request.in_place = in.data() == out.data();
   const Plan plan = PythonPlan(request, kernel);
   if (plan.permutation.bytes() != static_cast<int64_t>(in.size()) || in.size() != out.size()) {
     throw nb::value_error("buffers and shape differ in size");
@@ -150,9 +170,10 @@ std::string EmulateCuda(Bytes in, Bytes out, const std::vector<int64_t>& shape,
 
 NB_MODULE(_cpu, m) {
   m.def("handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeHandler)); });
+  m.def("into_handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeIntoHandler)); });
   m.attr("ffi_api_version") = nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR);
   m.def("plan", &PlanAsDict, nb::arg("platform"), nb::arg("shape"), nb::arg("axes"),
-        nb::arg("element_bytes"), nb::arg("kernel"), nb::arg("tile"));
+        nb::arg("element_bytes"), nb::arg("kernel"), nb::arg("tile"), nb::arg("in_place") = false);
   m.def("isa", [] { return Kernels().name; });
   m.def("isas", [] { return nb::tuple(nb::cast(IsaNames())); });
   m.def("_run", &RunOnBuffers, nb::arg("input"), nb::arg("output"), nb::arg("shape"),

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/async_copy.cuh"
+#include "cuda/in_place.cuh"
 #include "cuda/launch.h"
 #include "cuda/naive.cuh"
 #include "cuda/packed.cuh"
@@ -11,6 +12,7 @@
 #include "cuda/shifted.cuh"
 #include "cuda/tiled.cuh"
 #include "cuda/vectorized.cuh"
+#include "plan/cuda_plan.h"
 
 namespace jax_transpose::cuda {
 
@@ -107,7 +109,22 @@ cudaError_t LaunchTile(const Plan& plan, const void* in, void* out, cudaStream_t
 }
 
 template <int kBytes, class Index>
+cudaError_t LaunchInPlace(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  const InPlaceGrid<Index> grid = MakeInPlaceGrid<Index>(plan);
+  if (plan.tile == 0) {
+    return LaunchKernel(InPlaceRunsKernel<kBytes, Index>, plan, in, out, grid, stream);
+  }
+  if (plan.aligned) {
+    return LaunchKernel(InPlaceKernel<kBytes, InPlaceTile(kBytes, true), Index>, plan, in, out,
+                        grid, stream);
+  }
+  return LaunchKernel(InPlaceGuardedKernel<kBytes, InPlaceTile(kBytes, false), Index>, plan, in,
+                      out, grid, stream);
+}
+
+template <int kBytes, class Index>
 cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
+  if (plan.kind == Kind::kInPlace) return LaunchInPlace<kBytes, Index>(plan, in, out, stream);
   if (plan.kind == Kind::kNaive) {
     return LaunchKernel(NaiveKernel<kBytes, Index>, plan, in, out, MakeElementGrid<Index>(plan),
                         stream);

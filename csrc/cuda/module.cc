@@ -49,6 +49,13 @@ ffi::Error Transpose(cudaStream_t stream, ffi::AnyBuffer in, ffi::Result<ffi::An
                                                    "' failed to launch: " + Describe(code));
 }
 
+// The second argument's buffer is the result's: XLA aliases them.
+ffi::Error TransposeInto(cudaStream_t stream, ffi::AnyBuffer in, ffi::AnyBuffer,
+                         ffi::Result<ffi::AnyBuffer> out, ffi::Span<const int64_t> permutation,
+                         int64_t element_bits, std::string_view kernel, int64_t tile) {
+  return Transpose(stream, in, out, permutation, element_bits, kernel, tile);
+}
+
 // Median microseconds of each (kind, tile), for a permutation of a default device's arrays.
 std::vector<float> Measure(const std::vector<int64_t>& shape, const std::vector<int64_t>& axes,
                            int element_bytes,
@@ -76,10 +83,23 @@ XLA_FFI_DEFINE_HANDLER(TransposeHandler, Transpose,
                            .Attr<int64_t>("tile"),
                        {ffi::Traits::kCmdBufferCompatible});
 
+XLA_FFI_DEFINE_HANDLER(TransposeIntoHandler, TransposeInto,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::PlatformStream<cudaStream_t>>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Attr<ffi::Span<const int64_t>>("permutation")
+                           .Attr<int64_t>("element_bits")
+                           .Attr<std::string_view>("kernel")
+                           .Attr<int64_t>("tile"),
+                       {ffi::Traits::kCmdBufferCompatible});
+
 }  // namespace
 
 NB_MODULE(_cuda, m) {
   m.def("handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeHandler)); });
+  m.def("into_handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeIntoHandler)); });
   m.attr("ffi_api_version") = nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR);
   m.attr("architectures") = JAX_TRANSPOSE_CUDA_ARCHITECTURES;
   m.def("device_count", []() -> std::pair<int, std::string> {

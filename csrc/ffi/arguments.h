@@ -55,6 +55,8 @@ inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer 
   request.set_element_bits(element_bits);
   request.tile = static_cast<int>(tile);
   request.pointer_alignment = PointerAlignment(in.untyped_data(), out.untyped_data());
+  // Kernels with two buffers must never be given one.
+  request.in_place = in.untyped_data() == out.untyped_data();
   std::string error;
   if (!ParseKind(kernel.data(), kernel.size(), &request.kind)) {
     error = "unknown kernel '" + std::string(kernel) + "'";

@@ -17,7 +17,8 @@ namespace jax_transpose {
 class PlanKey {
  public:
   PlanKey(Platform platform, const int64_t* dims, const int64_t* axes, int64_t rank,
-          int64_t element_bits, std::string_view kernel, int64_t tile, int pointer_alignment) {
+          int64_t element_bits, std::string_view kernel, int64_t tile, int pointer_alignment,
+          bool in_place) {
     if (rank > kMaxKeyRank || kernel.size() > kNameWords * sizeof(int64_t)) return;
     int64_t name[kNameWords] = {};
     std::memcpy(name, kernel.data(), kernel.size());
@@ -25,7 +26,7 @@ class PlanKey {
     Add(static_cast<int64_t>(platform));
     Add(element_bits);
     Add(tile);
-    Add(pointer_alignment);
+    Add(pointer_alignment | in_place << 8);
     for (int64_t i = 0; i < rank; ++i) Add(dims[i]);
     for (int64_t i = 0; i < rank; ++i) Add(axes[i]);
   }
@@ -64,7 +65,8 @@ inline ffi::Error CachedPlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyB
   if (ffi::Error error = CheckShapes(in, out, permutation); error.failure()) return error;
   const PlanKey key(platform, in.dimensions().begin(), permutation.begin(),
                     static_cast<int64_t>(permutation.size()), element_bits, kernel, tile,
-                    PointerAlignment(in.untyped_data(), out.untyped_data()));
+                    PointerAlignment(in.untyped_data(), out.untyped_data()),
+                    in.untyped_data() == out.untyped_data());
   std::unique_ptr<CachedPlan>& slot = slots[key.valid() ? key.hash() % kSlots : kSlots];
   if (slot == nullptr || !key.valid() || !(slot->key == key)) {
     // A plan that fails must leave no key behind.

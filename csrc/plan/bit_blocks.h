@@ -3,11 +3,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define JAX_TRANSPOSE_INLINE __host__ __device__ __forceinline__
-#else
-#define JAX_TRANSPOSE_INLINE inline
-#endif
+#include "plan/both_sides.h"
 
 namespace jax_transpose {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan/block_order.h"
+#include "plan/in_place.h"
 
 namespace jax_transpose {
 namespace {
@@ -233,6 +234,27 @@ void SizeCudaGrid(int pointer_alignment, Plan* plan) {
   plan->blocks = plan->row_tiles * plan->col_tiles * batch;
   plan->matrices_first = plan->kind == Kind::kAsyncCopy && plan->aligned &&
                          PreferMatricesFirst(*plan, row_step, col_step);
+}
+
+void PlanCudaInPlace(const Swap& swap, int pointer_alignment, Plan* plan) {
+  const Permutation& p = plan->permutation;
+  const int width = p.element_bytes;
+  if (p.keeps_minor()) {
+    plan->threads = 256;
+    plan->vector_bytes = width;
+    plan->blocks = CeilDiv(swap.matrices() * PairCount(swap.side - 1) * swap.run, plan->threads);
+    plan->reason = "in place: pairs of kept runs change places";
+    return;
+  }
+  plan->aligned = pointer_alignment >= 16 && swap.side * width % 16 == 0;
+  plan->tile = InPlaceTile(width, plan->aligned);
+  plan->vector_bytes = plan->aligned ? 16 : width;
+  plan->threads =
+      plan->aligned ? SwizzledThreads(width, plan->tile, plan->tile) : ScalarThreads(plan->tile);
+  plan->row_tiles = plan->col_tiles = CeilDiv(swap.side, plan->tile);
+  plan->blocks = swap.matrices() * PairCount(plan->row_tiles);
+  plan->reason = plan->aligned ? "in place: pairs of tiles change places, in 16-byte copies"
+                               : "in place: pairs of tiles change places, element by element";
 }
 
 }  // namespace jax_transpose

@@ -5,6 +5,7 @@
 
 #include "plan/cpu_blocks.h"
 #include "plan/cuda_plan.h"
+#include "plan/in_place.h"
 #include "plan/sub_byte_plan.h"
 
 namespace jax_transpose {
@@ -93,6 +94,7 @@ const char* KindName(Kind kind) {
   if (kind == Kind::kAuto) return "auto";
   if (kind == Kind::kCopy) return "copy";
   if (kind == Kind::kSubByte) return "sub_byte";
+  if (kind == Kind::kInPlace) return "in_place";
   for (const KindInfo& info : kKinds) {
     if (info.kind == kind) return info.name;
   }
@@ -155,6 +157,7 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
     return false;
   }
   Permutation& p = plan->permutation;
+  if (request.in_place && p.rank > 1) return PlanInPlace(request, plan, error);
   if (p.packed_bits != 0) {
     PlanSubByte(request, plan);
     return true;
@@ -178,9 +181,11 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
     plan->kind = Kind::kCopy;
     plan->tile = 0;
     plan->vector_bytes = p.element_bytes;
-    plan->blocks = p.elements() == 0 ? 0 : 1;
+    const bool moves = p.elements() != 0 && !request.in_place;
+    plan->blocks = moves ? 1 : 0;
     plan->reason = p.elements() == 0 ? "no elements: nothing to move"
-                                     : "the canonical form keeps the order: one copy";
+                   : moves           ? "the canonical form keeps the order: one copy"
+                                     : "the canonical form keeps the order: nothing to move";
     return true;
   }
   if (request.platform == Platform::kCuda) {

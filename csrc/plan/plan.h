@@ -29,6 +29,7 @@ enum class Kind : uint8_t {
   kInterleave,     // CPU: a side of 2 to 8 elements, adjacent in memory
   kTiny,           // CPU: a batch of matrices of a tile at most
   kSubByte,        // elements narrower than a byte; never asked for by name
+  kInPlace,        // operand and result are one buffer; never asked for by name
 };
 
 const char* KindName(Kind kind);
@@ -75,6 +76,7 @@ struct Request {
   Kind kind = Kind::kAuto;
   int tile = 0;                // 0: the plan picks; with kAuto a wish, for kinds that have it
   int pointer_alignment = 16;  // the largest power of two up to 16 that divides both addresses
+  bool in_place = false;       // operand and result are one buffer; `kind` is then ignored
 
   void set_element_bits(int64_t bits) {
     element_bytes = bits % 8 == 0 ? static_cast<int>(bits / 8) : 0;

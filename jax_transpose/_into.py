@@ -1,0 +1,173 @@
+"""Results that go into a given buffer: `transpose_into_p`, and `transpose_in_place_p` for one.
+
+Both are `transpose_p` to every transformation; a buffer's old content is read by nobody. Tangents
+and cotangents get buffers of their own.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import jax
+import numpy as np
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from jax_transpose import _compat
+from jax_transpose._decide import (
+    PLATFORMS,
+    decide_in_place,
+    decide_into,
+    takes_symbolic_shapes,
+)
+from jax_transpose._dtypes import element_bits
+from jax_transpose._ffi import INTO_TARGET, TARGET
+from jax_transpose._primitive import transpose_p
+
+transpose_into_p = Primitive("jax_transpose_into")  # operands: x, out
+transpose_in_place_p = Primitive("jax_transpose_in_place")  # operand: x
+
+
+@cache
+def _donating(primitive, consumed: int, params: tuple):
+    # keep_unused: XLA writes its own transpose into the donated buffer as well.
+    bound = partial(primitive.bind, **dict(params))
+    return jax.jit(bound, donate_argnums=consumed, keep_unused=True)
+
+
+def _run_eagerly(primitive, consumed, *operands, **params):
+    with jax.disable_jit(False):  # only a program can donate
+        return _donating(primitive, consumed, tuple(sorted(params.items())))(*operands)
+
+
+def _abstract_eval(x, *out, permutation, kernel, tile):
+    result = lax.transpose_p.abstract_eval(x, permutation=permutation)[0]
+    for given in out or (x,):
+        if (given.shape, given.dtype) != (result.shape, result.dtype):
+            raise ValueError(f"out is {given.str_short()}, the result {result.str_short()}")
+    return result
+
+
+# --- transformations: those of transpose_p ------------------------------------------------------
+
+
+def _jvp_rule(primitive, primals, tangents, **params):
+    result = primitive.bind(*primals, **params)
+    if type(tangents[0]) is ad.Zero:
+        return result, ad.Zero(jax.typeof(result).to_tangent_aval())
+    return result, transpose_p.bind(tangents[0], **params)
+
+
+def _transpose_rule(cotangent, x, *out, permutation, **params):
+    zeros = [ad.Zero(given.aval) if ad.is_undefined_primal(given) else None for given in out]
+    if type(cotangent) is ad.Zero:
+        return [ad.Zero(x.aval), *zeros]
+    inverse = tuple(int(axis) for axis in np.argsort(permutation))
+    return [transpose_p.bind(cotangent, permutation=inverse, **params), *zeros]
+
+
+def _jet_rule(primitive, primals, series, **params):
+    result = primitive.bind(*primals, **params)
+    return result, [transpose_p.bind(term, **params) for term in series[0]]
+
+
+def _batched_permutation(permutation, batch: int, result_batch: int) -> tuple[int, ...]:
+    """`permutation` with a batch axis, from position `batch` to `result_batch`."""
+    rest = [axis + (axis >= batch) for axis in permutation]
+    return (*rest[:result_batch], batch, *rest[result_batch:])
+
+
+def _batch_into(args, dims, *, permutation, **params):
+    (x, out), (x_batch, out_batch) = args, dims
+    if x_batch is None:
+        # One result for all; whoever wants it many times copies it into many.
+        return transpose_p.bind(x, permutation=permutation, **params), None
+    if out_batch is None:
+        # A batch of results does not fit the buffer of one.
+        batched = _batched_permutation(permutation, x_batch, 0)
+        return transpose_p.bind(x, permutation=batched, **params), 0
+    batched = _batched_permutation(permutation, x_batch, out_batch)
+    return transpose_into_p.bind(x, out, permutation=batched, **params), out_batch
+
+
+def _batch_in_place(args, dims, *, permutation, **params):
+    (x,), (batch,) = args, dims
+    batched = _batched_permutation(permutation, batch, batch)
+    return transpose_in_place_p.bind(x, permutation=batched, **params), batch
+
+
+# --- lowering -----------------------------------------------------------------------------------
+
+
+def _lower_to(fun, ctx, *operands):
+    return mlir.lower_fun(fun, multiple_results=False)(ctx, *operands)
+
+
+def _call(target, aliases, ctx, *operands, permutation, kernel, tile):
+    call = jax.ffi.ffi_lowering(target, operand_output_aliases=aliases)
+    return call(
+        ctx,
+        *operands,
+        permutation=np.array(permutation, np.int64),
+        element_bits=np.int64(element_bits(ctx.avals_in[0].dtype)),
+        kernel=kernel,
+        tile=np.int64(tile),
+    )
+
+
+def _platform_of(ctx, platform):
+    if platform is not None:
+        return platform
+    return next((p for p in ctx.module_context.platforms if p not in PLATFORMS), "other")
+
+
+def _lower_into(ctx, x, out, *, permutation, kernel, tile, platform):
+    platform = _platform_of(ctx, platform)
+    aval = ctx.avals_in[0]
+
+    def by_xla(x, out):
+        return lax.transpose(x, permutation)
+
+    if _compat.scope(ctx) != "device":  # a program over several devices allocates its shards
+        options = dict(permutation=permutation, kernel=kernel, tile=tile)
+        return _lower_to(lambda x, _: transpose_p.bind(x, **options), ctx, x, out)
+    if all(isinstance(extent, int) for extent in aval.shape):
+        choice = decide_into(platform, aval.shape, permutation, aval.dtype, kernel, tile)
+        if choice.implementation == "xla":
+            return _lower_to(by_xla, ctx, x, out)
+        kernel, tile = choice.kernel, choice.tile
+    elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
+        return _lower_to(by_xla, ctx, x, out)
+    options = dict(permutation=permutation, kernel=kernel, tile=tile)
+    return _call(INTO_TARGET, {1: 0}, ctx, x, out, **options)
+
+
+def _lower_in_place(ctx, x, *, permutation, kernel, tile, platform):
+    platform = _platform_of(ctx, platform)
+    (aval,) = ctx.avals_in
+    choice = decide_in_place(platform, aval.shape, permutation, aval.dtype, kernel)
+    if choice.implementation == "identity":
+        return [x]
+    if choice.implementation == "xla":
+        return _lower_to(partial(lax.transpose, permutation=permutation), ctx, x)
+    if _compat.scope(ctx) != "device":
+        options = dict(permutation=permutation, kernel=kernel, tile=tile)
+        return _lower_to(partial(transpose_p.bind, **options), ctx, x)
+    return _call(TARGET, {0: 0}, ctx, x, permutation=permutation, kernel="auto", tile=0)
+
+
+def _define(primitive, consumed, batch, lower):
+    primitive.def_impl(partial(_run_eagerly, primitive, consumed))
+    primitive.def_abstract_eval(_abstract_eval)
+    ad.primitive_jvps[primitive] = partial(_jvp_rule, primitive)
+    ad.primitive_transposes[primitive] = _transpose_rule
+    _compat.define_jet_rule(primitive, partial(_jet_rule, primitive))
+    batching.primitive_batchers[primitive] = batch
+    mlir.register_lowering(primitive, partial(lower, platform=None))
+    for platform in PLATFORMS:
+        mlir.register_lowering(primitive, partial(lower, platform=platform), platform=platform)
+
+
+_define(transpose_into_p, 1, _batch_into, _lower_into)
+_define(transpose_in_place_p, 0, _batch_in_place, _lower_in_place)

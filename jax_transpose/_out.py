@@ -1,0 +1,70 @@
+"""The argument `out`: what it may be, and which primitive takes it."""
+
+from __future__ import annotations
+
+import jax
+
+from jax_transpose import _compat
+from jax_transpose._decide import decide_in_place
+from jax_transpose._into import transpose_in_place_p, transpose_into_p
+
+
+def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
+    """Raises TypeError or ValueError where `out` cannot take the transpose of `x`."""
+    if not isinstance(out, jax.Array):
+        raise TypeError(
+            f"out of type {type(out).__name__}: allowed are None and JAX arrays, whose buffer can "
+            "be donated"
+        )
+    shape = tuple(x.shape[axis] for axis in permutation)
+    if out is not x and out.shape != shape:
+        raise ValueError(
+            f"out of shape {out.shape} for x of shape {x.shape} and axes {permutation}: the result "
+            f"has shape {shape}"
+        )
+    if out.dtype != x.dtype:
+        raise TypeError(f"out of dtype {out.dtype} for x of dtype {x.dtype}: they must be the same")
+    if isinstance(out, jax.core.Tracer):
+        return
+    if out.is_deleted():
+        raise ValueError(f"out of shape {out.shape} was deleted: its buffer was donated before")
+    if _compat.is_traced_into_program():
+        raise ValueError(
+            f"out of shape {out.shape} is a constant of the program being traced, which would copy "
+            "it at every call: pass it as an argument, and donate that"
+        )
+    if not isinstance(x, jax.core.Tracer) and out.devices() != x.devices():
+        raise ValueError(
+            f"out of shape {out.shape} lies on {out.devices()}, x on {x.devices()}: a buffer can "
+            "only be donated on its own device"
+        )
+
+
+def check_in_place(shape, permutation: tuple[int, ...], dtype, kernel: str, tile: int) -> None:
+    """Raises ValueError where no platform can work within the one buffer."""
+    what = f"out=x for shape {tuple(shape)} and axes {permutation}"
+    if not all(isinstance(extent, int) for extent in shape):
+        raise ValueError(f"{what}: in place needs a shape that is known while tracing")
+    result = tuple(shape[axis] for axis in permutation)
+    if result != tuple(shape):
+        raise ValueError(
+            f"{what}: the result has shape {result}; in place two axes of equal length can be "
+            "exchanged"
+        )
+    if tile:
+        raise ValueError(f"{what}: tile={tile} is not possible in place; allowed: None")
+    try:
+        decide_in_place("cpu", shape, permutation, dtype, kernel)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+def write_into(x, out, permutation: tuple[int, ...], kernel: str, tile: int) -> jax.Array:
+    """The transpose of `x`, in the buffer of `out`."""
+    return transpose_into_p.bind(x, out, permutation=permutation, kernel=kernel, tile=tile)
+
+
+def write_in_place(x, permutation: tuple[int, ...], kernel: str, tile: int) -> jax.Array:
+    """The transpose of `x`, in the buffer of `x`; ValueError where that is not possible."""
+    check_in_place(x.shape, permutation, x.dtype, kernel, tile)
+    return transpose_in_place_p.bind(x, permutation=permutation, kernel=kernel, tile=0)

@@ -1,0 +1,85 @@
+// Enough of CUDA for a host compiler to run a kernel unchanged: a host thread for each thread of a
+// block, one block after the other. A thread sanitizer then finds a missing __syncthreads(), an
+// address sanitizer an access outside an array.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cuda/portable.h"
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+
+namespace jax_transpose::cuda {
+
+struct Dimensions {
+  unsigned x = 0;
+};
+inline thread_local Dimensions threadIdx;
+inline Dimensions blockIdx, blockDim;
+
+class Barrier {
+ public:
+  void Expect(int threads) { threads_ = threads; }
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t round = round_;
+    if (++waiting_ == threads_) {
+      waiting_ = 0;
+      ++round_;
+      all_here_.notify_all();
+    } else {
+      all_here_.wait(lock, [&] { return round_ != round; });
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  int threads_ = 0, waiting_ = 0;
+  uint64_t round_ = 0;
+};
+inline Barrier barrier;
+inline void __syncthreads() { barrier.Wait(); }
+
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
+  return BytePermute(a, b, selector);
+}
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return MultiplyHigh(a, b); }
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+
+inline void __pipeline_memcpy_async(void* shared, const void* global, size_t bytes) {
+  std::memcpy(shared, global, bytes);
+}
+inline void __pipeline_commit() {}
+inline void __pipeline_wait_prior(int) {}
+
+// kernel<<<blocks, threads>>>(arguments...)
+template <class... Parameters, class... Arguments>
+void Launch(void (*kernel)(Parameters...), int64_t blocks, int threads, Arguments... arguments) {
+  blockDim.x = static_cast<unsigned>(threads);
+  barrier.Expect(threads);
+  std::vector<std::thread> block;
+  for (int t = 0; t < threads; ++t) {
+    block.emplace_back([=] {
+      threadIdx.x = static_cast<unsigned>(t);
+      for (int64_t b = 0; b < blocks; ++b) {
+        if (t == 0) blockIdx.x = static_cast<unsigned>(b);
+        barrier.Wait();
+        kernel(arguments...);
+        barrier.Wait();
+      }
+    });
+  }
+  for (std::thread& thread : block) thread.join();
+}
+
+}  // namespace jax_transpose::cuda
