@@ -2,8 +2,9 @@
 //
 // Reads one case a line from standard input: name width kernel tile rank dims... axes...
 // and prints: name width kernel tile | kind tile blocks | GB/s, ratio to cudaMemcpy, wrong
-// elements. Times are medians of CUDA events; operands are random bytes; outputs are poisoned
-// before the checked run, and the check recomputes every element's address by itself.
+// elements. The kernel `in_place` works within the output's buffer. Times are medians of CUDA
+// events; operands are random bytes; outputs are poisoned before the checked run, and the check
+// recomputes every element's address by itself.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -118,7 +119,8 @@ int main() {
     request.tile = tile;
     Plan plan;
     std::string error;
-    if (!ParseKind(kernel.data(), kernel.size(), &request.kind) ||
+    request.in_place = kernel == "in_place";
+    if (!(request.in_place || ParseKind(kernel.data(), kernel.size(), &request.kind)) ||
         !MakePlan(request, &plan, &error)) {
       std::printf("%-20s %4g %-14s %3d | %s\n", name.c_str(), width, kernel.c_str(), tile,
                   error.c_str());
@@ -137,8 +139,13 @@ int main() {
       copied = bytes;
     }
     Check(cudaMemset(out, 0xA5, bytes), "poison");
-    const float ms =
-        MedianMs(9, [&] { Check(jax_transpose::cuda::Launch(plan, in, out, nullptr), "launch"); });
+    const uint8_t* source = request.in_place ? out : in;
+    auto launch = [&] { Check(jax_transpose::cuda::Launch(plan, source, out, nullptr), "launch"); };
+    const float ms = MedianMs(9, launch);
+    if (request.in_place) {
+      Check(cudaMemcpy(out, in, bytes, cudaMemcpyDeviceToDevice), "copy");
+      launch();
+    }
     Shape shape;
     shape.rank = rank;
     shape.bits = bits;

@@ -39,11 +39,6 @@ struct ShiftedTile {
     const auto row_start = reinterpret_cast<uintptr_t>(place) - lane * kWord;
     return static_cast<int>(row_start % 32) / kWord * kWord + lane * kWord;
   }
-  // Whether the sector of the lane's word of pass h is this tile's. Where tiles overlap, the first
-  // is the tile before's, and the last, if it goes on after the tile, the next one's.
-  __device__ __forceinline__ static bool Ours(bool overlap, int position, int h) {
-    return !overlap || ((h > 0 || position >= 32) && (h < kPasses - 1 || position < 32 * kWord));
-  }
 };
 
 __device__ __forceinline__ void TransposeWords(uint32_t (&w)[4]) {
@@ -92,6 +87,20 @@ __device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* in, int6
   }
 }
 
+// Which sectors of an output row are a tile's. Where tiles overlap, the first is the tile before's,
+// and the last, if it goes on after the tile, the next one's.
+template <class Tile>
+struct OwnSectors {
+  int begin, end;  // of the words in the first and in the last pass
+
+  __device__ __forceinline__ explicit OwnSectors(bool overlap)
+      : begin(overlap ? 32 : 0), end(overlap ? 32 * Tile::kWord : 32 * Tile::kWord + 32) {}
+  // Whether the lane's word of pass h is in one; `position` as of Tile::SectorPosition.
+  __device__ __forceinline__ bool Hold(int position, int h) const {
+    return (h > 0 || position >= begin) && (h < Tile::kPasses - 1 || position < end);
+  }
+};
+
 // 8-byte elements need no shifting.
 template <class Tile>
 __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, uint8_t* out,
@@ -99,13 +108,14 @@ __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, 
                                           int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first = (reinterpret_cast<uintptr_t>(in) + (row0 + lane) * in_pitch_bytes) % 16 / 8;
+  const OwnSectors<Tile> own(overlap);
   uint8_t* target = out + warp * out_pitch_bytes + lane * 8;
   for (int c = warp; c < cols; c += Tile::kWarps) {
     const int position = Tile::SectorPosition(target, lane);
 #pragma unroll
     for (int h = 0; h < Tile::kPasses; ++h) {
       const int r = lane + 32 * h;
-      if (Tile::Ours(overlap, position, h) && row0 + r >= 0 && row0 + r < rows) {
+      if (own.Hold(position, h) && row0 + r >= 0 && row0 + r < rows) {
         reinterpret_cast<uint2*>(target)[32 * h] =
             tile[r * Tile::kPitch + ((c + first) ^ Tile::Swizzle(r))];
       }
@@ -137,10 +147,10 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
   }
   const uint32_t* lane_words = tile + lane * kPer * Tile::kPitch;
   auto word_at = [&](int h, int k, int w) {
-    return lane_words[(32 * h * kPer + k) * Tile::kPitch +
-                      ((w + first[k]) % Tile::kPitch ^ swizzle)];
+    return lane_words[(32 * h * kPer + k) * Tile::kPitch + ((w + first[k]) ^ swizzle)];
   };
 
+  const OwnSectors<Tile> own(overlap);
   int group = warp * Tile::kGroupsPerWarp;
   const int groups = (cols + kPer - 1) / kPer;
   const int end = min(group + Tile::kGroupsPerWarp, groups);
@@ -180,7 +190,7 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
 #pragma unroll
       for (int h = 0; h < kPasses; ++h) {
         uint32_t value = word[h][i];
-        const bool ours = exists && Tile::Ours(overlap, position, h);
+        const bool ours = exists && own.Hold(position, h);
         if constexpr (kPer > 1) {
           uint32_t previous = __shfl_up_sync(~0u, word[h][i], 1);
           if (h > 0) {
@@ -212,7 +222,8 @@ __global__ void __launch_bounds__(256, 4)
     ShiftedKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out, TileGrid<Index> grid,
                   uint64_t first_block) {
   using Tile = ShiftedTile<kBytes>;
-  __shared__ uint4 tile[Tile::kRows * Tile::kUnits];
+  // A row more: where rows are aligned, the word after the last one is read, and not used.
+  __shared__ uint4 tile[(Tile::kRows + 1) * Tile::kUnits];
 
   const TileOrigin<Index> origin = LocateTile(grid, BlockNumber<Index>(first_block),
                                               Tile::kRows - grid.row_overlap, grid.tile_cols);

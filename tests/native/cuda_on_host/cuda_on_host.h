@@ -3,6 +3,7 @@
 // address sanitizer an access outside an array.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
@@ -50,6 +51,43 @@ class Barrier {
 inline Barrier barrier;
 inline void __syncthreads() { barrier.Wait(); }
 
+// The lanes of a warp exchange a word through memory.
+struct Warp {
+  Barrier barrier;
+  uint32_t word[32];
+
+  template <class T>
+  T Exchange(T value, unsigned from) {
+    word[threadIdx.x % 32] = static_cast<uint32_t>(value);
+    barrier.Wait();
+    const auto result = static_cast<T>(word[from % 32]);
+    barrier.Wait();
+    return result;
+  }
+};
+inline Warp warps[32];
+
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return warps[threadIdx.x / 32].Exchange(value, lane);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned delta) {
+  const unsigned lane = threadIdx.x % 32;
+  return warps[threadIdx.x / 32].Exchange(value, lane < delta ? lane : lane - delta);
+}
+
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits) {
+  return FunnelShiftRight(low, high, bits);
+}
+inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t bits) {
+  const uint64_t both = static_cast<uint64_t>(high) << 32 | low;
+  return static_cast<uint32_t>(both << (bits & 31) >> 32);
+}
+
+using std::max;
+using std::min;
+
 inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
   return BytePermute(a, b, selector);
 }
@@ -67,6 +105,7 @@ template <class... Parameters, class... Arguments>
 void Launch(void (*kernel)(Parameters...), int64_t blocks, int threads, Arguments... arguments) {
   blockDim.x = static_cast<unsigned>(threads);
   barrier.Expect(threads);
+  for (Warp& warp : warps) warp.barrier.Expect(32);
   std::vector<std::thread> block;
   for (int t = 0; t < threads; ++t) {
     block.emplace_back([=] {
