@@ -2,7 +2,7 @@
 
 add_library(jax_transpose_plan STATIC)
 target_include_directories(jax_transpose_plan PUBLIC "${CMAKE_CURRENT_LIST_DIR}")
-foreach(name permutation plan cuda_plan block_order cpu_blocks in_place sub_byte_plan tile_set packed_plan
+foreach(name permutation plan cuda_plan cuda_model block_order cpu_blocks in_place sub_byte_plan tile_set packed_plan
         packed_layout packed_digits)
   target_sources(jax_transpose_plan PRIVATE "${CMAKE_CURRENT_LIST_DIR}/plan/${name}.cc")
 endforeach()

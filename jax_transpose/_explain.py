@@ -31,6 +31,9 @@ class Plan:
       vector_width: bytes of one memory access.
       grid, block: blocks of the launch and threads a block; on CPU tiles and 0.
       bytes_moved: bytes read plus bytes written.
+      predicted_us: microseconds that a model of `predicted_on` expects of our CUDA kernel on large
+        arrays (docs/tuning.md says how far off it is); None elsewhere.
+      predicted_on: the card that the model was fitted on; None where there is no prediction.
       reason: why this kernel.
       out: where the result goes: None (a fresh array), "buffer" or "in_place".
     """
@@ -51,6 +54,8 @@ class Plan:
     bytes_moved: int
     reason: str
     out: str | None = None
+    predicted_us: float | None = None
+    predicted_on: str | None = None
 
     def __str__(self) -> str:
         rows = [
@@ -75,6 +80,8 @@ class Plan:
         if self.out is not None:
             rows.append(("result", f"takes {self._buffer()}"))
         rows.append(("moves", f"{self.bytes_moved:,} bytes (read + written)"))
+        if self.predicted_us is not None:
+            rows.append(("predicted", f"{self.predicted_us:.3g} µs on one {self.predicted_on}"))
         return "\n".join(f"{name:>10}  {value}" for name, value in rows)
 
     def _buffer(self) -> str:
@@ -180,7 +187,8 @@ def explain(
     if plan is not None:
         fields.update({name: plan[name] for name in fields})
     if implementation == "native":
-        return Plan(**request, **fields, kernel=plan["kernel"])
+        predicted = {name: plan.get(name) for name in ("predicted_us", "predicted_on")}
+        return Plan(**request, **fields, **predicted, kernel=plan["kernel"])
     fields.update(tile=0, vector_width=0, grid=0, block=0)
     if implementation == "identity":
         fields["bytes_moved"] = 0

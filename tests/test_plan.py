@@ -131,3 +131,36 @@ def test_the_plan_itself_lives_in_the_extension_module():
     import jax_transpose._cpu
 
     assert callable(jax_transpose._cpu.plan)
+
+
+@needs_cuda_module
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("kind", jt.kernels("cuda"))
+def test_predictions_lie_between_a_copy_and_forty_copies(kind, width):
+    dtype = {1: "uint8", 2: "uint16", 4: "uint32", 8: "complex64", 16: "complex128"}[width]
+    shape, axes = ((64, 512, 64), (1, 0, 2)) if kind == "rows" else ((4096, 2048), (1, 0))
+    plan = plan_of(shape, axes, dtype, "cuda", kind)
+    copy_us = plan.bytes_moved / 4.25e6  # 4.25 TB/s
+    assert copy_us < plan.predicted_us < 40 * copy_us + 5
+    assert plan.predicted_on
+
+
+@pytest.mark.parametrize(
+    "case, measured_us",
+    # Of bench/results/2026-11-30-h200-hard.json.
+    [
+        (((8192, 8192), (1, 0), "float32"), 131.0),
+        (((16384, 16384), (1, 0), "uint8"), 134.0),
+        (((8, 4096, 32, 128), (0, 2, 1, 3), "bfloat16"), 128.5),
+        (((262144, 16, 16), (0, 2, 1), "float32"), 129.1),
+    ],
+)
+@needs_cuda_module
+def test_predictions_are_near_measured_times(case, measured_us):
+    plan = plan_of(*case, "cuda")
+    assert plan.predicted_us == pytest.approx(measured_us, rel=0.1)
+
+
+def test_only_our_cuda_kernels_are_predicted():
+    assert plan_of((4096, 4096), (1, 0), "float32", "cpu").predicted_us is None
+    assert plan_of((16, 16), (1, 0), "float32", "cuda", "xla").predicted_us is None

@@ -18,6 +18,7 @@
 #include "cuda/emulate.h"
 #include "ffi/arguments.h"
 #include "ffi/python_request.h"
+#include "plan/cuda_model.h"
 
 namespace jax_transpose::cpu {
 namespace {
@@ -107,6 +108,10 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
   result["grid"] = plan.blocks;
   result["block"] = plan.threads;
   result["bytes_moved"] = 2 * p.bytes();
+  if (request.platform == Platform::kCuda) {
+    result["predicted_us"] = PredictMicroseconds(plan);
+    result["predicted_on"] = kModelDevice;
+  }
   result["prefer_xla"] = prefer_xla;
   result["reason"] = plan.reason + (cpu ? std::string(" (") + Kernels().name + ")" : "");
   result["auto_reason"] = reason;

@@ -52,6 +52,7 @@ bool FillGrid(const Permutation& p, const Strides& strides, const TileSet& set,
     }
   }
   launch->tile_elements = set.elements;
+  launch->cost = set.cost;
   return true;
 }
 

@@ -77,6 +77,7 @@ struct PackedLaunch {
   int threads;
   int64_t blocks;
   int64_t tile_elements;
+  double cost;  // traffic that the tile model expects, over the array's bytes: 2 at best
 };
 
 // Threads a block, at most.
