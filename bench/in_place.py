@@ -7,7 +7,6 @@ with donated arguments, and `jit(jnp.copy)`. On a GPU the device's own time.
 from __future__ import annotations
 
 import argparse
-import json
 
 import jax
 import jax.numpy as jnp
@@ -51,6 +50,9 @@ def measure(side: int, dtype: str, platform: str, repeat: int) -> dict:
     swap = jax.jit(lambda x: jax_transpose.transpose(x, out=x), donate_argnums=0)
     if np.asarray(swap(fresh(x))).tobytes() != np.ascontiguousarray(host.T).tobytes():
         raise AssertionError(f"wrong bytes: {case.name} in place")
+    into = jax.jit(lambda x, out: jax_transpose.transpose(x, out=out), donate_argnums=1)
+    if np.asarray(into(x, fresh(x))).tobytes() != np.ascontiguousarray(host.T).tobytes():
+        raise AssertionError(f"wrong bytes: {case.name} into a buffer")
     name = f"{side}_{dtype}"
     programs = {
         "in place": _donated(
@@ -97,7 +99,11 @@ def main(argv: list[str] | None = None) -> int:
         table.add_row(*cells, f"{gbs['in place'] / gbs['copy']:.3f}")
     Console(width=120).print(table)
     if options.json:
-        document = {"environment": report.environment(platform, {}), "records": records}
-        with open(options.json, "w") as file:
-            json.dump(document, file, indent=1)
+        document = {
+            "schema": report.SCHEMA,
+            "kind": "in_place",
+            "environment": report.environment(platform, {}),
+            "records": records,
+        }
+        report.write_json(options.json, document)
     return 0

@@ -236,7 +236,7 @@ def _claim(text: str, measured: str, holds: bool | None) -> dict:
 
 
 def _claim_speedup(result: dict) -> dict:
-    text = "optimised is ≈4x naive at 4096²"
+    text = "optimized is ≈4x naive at 4096²"
     for table in result["tables"]:
         kinds = ours(table["rows"])
         if table["size"] == 4096 and "naive" in kinds and len(kinds) > 1:

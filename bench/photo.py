@@ -67,9 +67,9 @@ def round_trip(transpose, count: int = 4, kernel: str = "auto") -> str:
     back_v = jax.jit(jax.vmap(lambda a: move(a, (1, 2, 0))))
     for way, to, fro in (("jit", there, back), ("vmap", there_v, back_v)):
         planes = to(x)
-        for channel, colour in enumerate(("red", "green", "blue")):
+        for channel, color in enumerate(("red", "green", "blue")):
             same = np.array_equal(np.asarray(planes[:, channel]), images[..., channel])
-            assert same, f"photo, {way}: the {colour} planes changed"
+            assert same, f"photo, {way}: the {color} planes changed"
         assert np.array_equal(np.asarray(fro(planes)), images), f"photo, {way}: the way back"
     _, source = photograph()
     return f"{count} pictures ({source}) NHWC→NCHW→NHWC through jit and vmap: the same pictures"

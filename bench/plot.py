@@ -52,7 +52,7 @@ def _title(document: dict, what: str) -> str:
 
 
 def _dots(path: str, document: dict) -> None:
-    """Our speed over `jnp.transpose`'s by array size, one colour per dtype."""
+    """Our speed over `jnp.transpose`'s by array size, one color per dtype."""
     plt = _pyplot()
     figure, axes = plt.subplots(figsize=(9, 5))
     records = [r for r in document["records"] if "jnp" in r.get("ratio", {})]
@@ -80,8 +80,8 @@ def _bars(path: str, labels: list[str], groups: list[tuple[str, list[float]]], t
     spare = iter(_OTHERS * 8)
     for i, (name, values) in enumerate(groups):
         where = [row + (i - (len(groups) - 1) / 2) * thickness for row in range(len(labels))]
-        colour = _COLOURS.get(name) or next(spare)
-        axes.barh(where, values, height=thickness, label=name, color=colour)
+        color = _COLOURS.get(name) or next(spare)
+        axes.barh(where, values, height=thickness, label=name, color=color)
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel("GB/s, bytes read + written")

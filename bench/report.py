@@ -117,8 +117,8 @@ def last_line(total: dict) -> str:
 slowest against jnp.transpose: b, 0.97 x'
     """
     bad = total["wrong"] + total["failed"]
-    colour = "bold red" if bad else "bold green"
-    parts = [f"[{colour}]{total['ok']} of {total['cases']} cases byte-exact[/]"]
+    color = "bold red" if bad else "bold green"
+    parts = [f"[{color}]{total['ok']} of {total['cases']} cases byte-exact[/]"]
     if total["wrong"]:
         parts.append(f"[bold red]WRONG BYTES in {', '.join(total['wrong'])}[/]")
     if total["failed"]:

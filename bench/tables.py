@@ -145,8 +145,8 @@ def _number(value: float | None) -> str:
 def _ratio(value: float | None, digits: int = 2) -> str:
     if value is None:
         return "-"
-    colour = "green" if value >= 1.02 else "red" if value < 0.9 else "default"
-    return f"[{colour}]{value:.{digits}f}[/]"
+    color = "green" if value >= 1.02 else "red" if value < 0.9 else "default"
+    return f"[{color}]{value:.{digits}f}[/]"
 
 
 def ladder_tables(result: dict) -> list[Group]:

@@ -130,7 +130,7 @@ def measure_cpu(programs: list[Program], repeat: int) -> dict[str, Timing]:
     samples = collections.defaultdict(list)
     order, shuffle = list(programs), random.Random(0).shuffle
     for turn in range(repeat):
-        # What ran before decides which bytes are cached; a fixed order would favour whoever
+        # What ran before decides which bytes are cached; a fixed order would favor whoever
         # follows a program that reads the same input.
         shuffle(order)
         for program in order:

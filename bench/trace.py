@@ -16,7 +16,7 @@ from collections.abc import Iterable
 MARK = "bench:"
 GAP_S = 1e-3  # idle time on both sides of an annotation, so that its events cannot be confused
 
-# Lines that repeat the kernels of the stream lines in a summarised form.
+# Lines that repeat the kernels of the stream lines in a summarized form.
 _DERIVED_LINES = ("XLA", "Steps", "Framework", "Source", "Launch", "TensorFlow", "Async XLA")
 
 

@@ -10,6 +10,8 @@ the other transformations use them as if they were part of JAX.
 
 import importlib
 
+__version__ = "0.1.0"
+
 try:
     importlib.import_module("jax_transpose._cpu")
 except ModuleNotFoundError as error:
@@ -24,8 +26,6 @@ from jax_transpose._explain import Plan, explain
 from jax_transpose._export import export_checks
 from jax_transpose._ffi import Status, status
 from jax_transpose._primitive import transpose_p
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Plan",

@@ -115,34 +115,47 @@ def transpose(
       x: array of any shape and any JAX dtype. Elements are moved as bits.
       axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
       out: an array of the result's shape and dtype whose buffer the result takes; its content is
-        lost. Outside ``jit`` the array is consumed: using it afterwards is an error. Under ``jit``
-        donate the argument (``donate_argnums``), or XLA first copies what must be kept, which costs
-        what a fresh result costs. With ``out=x`` the axes are exchanged in place, where these are
-        two of equal length, and x is consumed. Under ``vmap`` `out` needs a batch as x does. None
-        allocates.
+        lost. None allocates. With ``out=x`` the axes are exchanged in place, where these are two of
+        equal length (neighbors that move together count as one).
+        Outside ``jit`` the array is consumed: using it afterwards is an error. Over several devices
+        it must have the sharding of the result, which is that of x with its axes permuted.
+        Under ``jit`` donate the argument (``donate_argnums``), or XLA first copies what must be
+        kept, which costs what a fresh result costs. In a program over several devices a result gets
+        memory of its own; only one that the program returns, in the sharding of a donated `out`,
+        takes that buffer. Inside ``shard_map`` over the whole mesh the result takes the buffer.
+        Under ``vmap`` both x and `out` must have a batch for the result to take the buffer; where
+        one has none, the result is a new array. So it is with ``out=x`` where the batch axis lies
+        between axes that move together.
       kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
         (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
         XLA's transpose. "autotune": on a GPU, the kind and tile that measure fastest for this
-        permutation on this device, measured when a program is first compiled, and remembered.
+        permutation on this device, measured when a program is first compiled, and remembered; with
+        ``out=x``, where there is one kernel, the same as "auto".
         Or a kind from `kernels`, for measuring and teaching.
       tile: side of the tile in elements: 8, 16, 32, 64 or 128, for kinds that are compiled for it;
-        with "auto" and "native" a wish that other kinds ignore. None lets the plan choose.
+        with "auto" and "native" a wish that other kinds ignore. None lets the plan choose, and is
+        all that ``out=x`` allows.
 
     Returns:
-      An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``. An identity
-      permutation returns `x`.
+      An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``. Without `out` an
+      identity permutation returns `x`.
 
     Raises:
       TypeError: `x` is no array, `out` none or of another dtype, `axes` holds a non-integer, or
         `kernel` names a kind for a dtype narrower than a byte.
       ValueError: `axes` is no permutation of x's axes; `kernel` or `tile` is not possible; `out` is
-        of another shape, cannot be donated, or is `x` where one buffer is not enough.
+        of another shape, was deleted, is a constant of a program being traced, lies on other
+        devices or in another sharding than the result, shares the buffer of x without being x, or
+        is `x` where one buffer is not enough.
 
     >>> transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     >>> buffer = jnp.zeros((3, 2))
     >>> transpose(jnp.ones((2, 3)), out=buffer).shape, buffer.is_deleted()
     ((3, 2), True)
+    >>> square = jnp.arange(4).reshape(2, 2)
+    >>> transpose(square, out=square).tolist(), square.is_deleted()
+    ([[0, 2], [1, 3]], True)
     """
     x = _as_array(x)
     return _permute(x, normalize_axes(axes, x.shape), kernel, tile, out)
@@ -150,6 +163,17 @@ def transpose(
 
 def permute_dims(x, axes, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
     """`transpose` under its array-API name; `axes` is required.
+
+    Args:
+      x: array of any shape and any JAX dtype.
+      axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
+      out, kernel, tile: as for `transpose`, with its errors.
+
+    Returns:
+      An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``.
+
+    Raises:
+      TypeError, ValueError: as `transpose` does.
 
     >>> permute_dims(jnp.zeros((2, 3, 4)), (1, 2, 0)).shape
     (3, 4, 2)
@@ -160,8 +184,16 @@ def permute_dims(x, axes, *, out=None, kernel: str = "auto", tile: int | None = 
 def matrix_transpose(x, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
     """Exchanges the last two axes: shape ``(..., M, N)`` becomes ``(..., N, M)``.
 
+    Args:
+      x: array of at least two axes and any JAX dtype.
+      out, kernel, tile: as for `transpose`, with its errors.
+
+    Returns:
+      An array of shape ``(*x.shape[:-2], x.shape[-1], x.shape[-2])`` and dtype ``x.dtype``.
+
     Raises:
-      ValueError: `x` has fewer than two axes.
+      TypeError: `x` is no array; or as `transpose` does.
+      ValueError: `x` has fewer than two axes; or as `transpose` does.
 
     >>> matrix_transpose(jnp.zeros((5, 2, 3))).shape
     (5, 3, 2)
@@ -190,6 +222,18 @@ def swapaxes(
 ) -> jax.Array:
     """Exchanges two axes, as `jax.numpy.swapaxes` does.
 
+    Args:
+      x: array of any shape and any JAX dtype.
+      axis1, axis2: integers from ``-x.ndim`` to ``x.ndim - 1``, which may be equal.
+      out, kernel, tile: as for `transpose`, with its errors.
+
+    Returns:
+      An array whose axes `axis1` and `axis2` have changed places, of dtype ``x.dtype``.
+
+    Raises:
+      TypeError: `axis1` or `axis2` is no integer; or as `transpose` does.
+      ValueError: `axis1` or `axis2` is out of range; or as `transpose` does.
+
     >>> swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
@@ -207,11 +251,18 @@ def moveaxis(
     """Moves axes to new positions and keeps the order of the rest, as `jax.numpy.moveaxis` does.
 
     Args:
-      x: array.
-      source, destination: an integer each, or sequences of equal length.
+      x: array of any shape and any JAX dtype.
+      source, destination: an integer each, or sequences of equal length; axis ``source[i]`` of `x`
+        becomes axis ``destination[i]`` of the result. Negative axes are allowed.
+      out, kernel, tile: as for `transpose`, with its errors.
+
+    Returns:
+      An array with the axes of `x` in their new order, of dtype ``x.dtype``.
 
     Raises:
-      ValueError: the two differ in length, or one names an axis twice or out of range.
+      TypeError: `source` or `destination` holds a non-integer; or as `transpose` does.
+      ValueError: the two differ in length, or one names an axis twice or out of range; or as
+        `transpose` does.
 
     >>> moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)

@@ -1,8 +1,8 @@
 """`kernel="autotune"`: measured choices, in memory and in a file that processes share.
 
 The file is JSON: a version and, by key, the kernel kind, its tile and the measured microseconds. A
-key names the device and the canonical permutation, so that all shapes that move the same bytes the
-same way share an entry.
+key names this package's version, whose kernels were measured, the device and the canonical
+permutation, so that all shapes that move the same bytes the same way share an entry.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jax_transpose import _cpu, _ffi
+from jax_transpose import __version__, _cpu, _ffi
 
-VERSION = 1
+VERSION = 2  # of the file
 
 
 class Choice(NamedTuple):
@@ -44,7 +44,7 @@ def key(device: str, plan: dict) -> str:
     """The entry of a plan's canonical permutation on a device such as "NVIDIA H200"."""
     shape = "x".join(map(str, plan["canonical_shape"]))
     axes = ",".join(map(str, plan["canonical_axes"]))
-    return f"{device}|{plan['element_bytes']}|{shape}|{axes}"
+    return f"{__version__}|{device}|{plan['element_bytes']}|{shape}|{axes}"
 
 
 def parse(text: str) -> dict[str, Choice]:

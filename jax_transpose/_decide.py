@@ -22,6 +22,12 @@ def kernels(platform: str) -> tuple[str, ...]:
     Args:
       platform: "cpu", "cuda", or any other JAX platform, which has none.
 
+    Returns:
+      The names, simplest kernel first; empty where there are none.
+
+    Raises:
+      Nothing: a name that is no platform has no kernels.
+
     >>> kernels("tpu")
     ()
     """
@@ -94,7 +100,7 @@ def decide_into(
     tile: int,
 ) -> Decision:
     """`decide` where the result's buffer is given: `auto` takes our kernel at any size."""
-    if kernel == "auto" and tile == 0 and has_module(platform) and has_kernels(dtype):
+    if kernel == "auto" and has_module(platform) and has_kernels(dtype):
         kernel = "autotune"  # which measures nothing here, and knows what was measured
     choice = decide(platform, shape, permutation, dtype, kernel, tile)
     if choice.implementation == "identity":
@@ -109,6 +115,17 @@ def plan_in_place(
     return _cpu.plan(platform, shape, permutation, element_bits(dtype) / 8, "native", 0, True)
 
 
+def takes_one_buffer(shape: tuple[int, ...], permutation: tuple[int, ...], dtype: np.dtype) -> bool:
+    """Whether the permutation can be done in place; False where an extent is not known."""
+    if not all(isinstance(extent, int) for extent in shape):
+        return False
+    try:
+        plan_in_place("cpu", shape, permutation, dtype)  # the rule is the same on every platform
+    except ValueError:
+        return False
+    return True
+
+
 def decide_in_place(
     platform: str,
     shape: tuple[int, ...],
@@ -116,10 +133,16 @@ def decide_in_place(
     dtype: np.dtype,
     kernel: str,
 ) -> Decision:
-    """Raises ValueError where the permutation needs two buffers or `kernel` is not possible."""
+    """Raises ValueError where the permutation needs two buffers or `kernel` is not possible.
+
+    There is one kernel in place and nothing to measure: "autotune" means "auto".
+    """
+    if kernel == "autotune":
+        kernel = "auto"
     if kernel not in ("auto", "native", "xla"):
         raise ValueError(
-            f"kernel={kernel!r} does not work in place (out=x); allowed: 'auto', 'native', 'xla'"
+            f"kernel={kernel!r} does not work in place (out=x); allowed: 'auto', 'native', "
+            "'autotune', 'xla'"
         )
     plan = plan_in_place(platform if platform in PLATFORMS else "cpu", shape, permutation, dtype)
     if _keeps_order(shape, permutation):

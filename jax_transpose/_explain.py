@@ -22,7 +22,7 @@ class Plan:
     Attributes:
       platform: "cpu", "cuda", or another JAX platform.
       shape, axes, dtype: the request.
-      canonical_shape, canonical_axes: the same move with size-1 axes dropped, neighbours merged and
+      canonical_shape, canonical_axes: the same move with size-1 axes dropped, neighbors merged and
         the kept minor run widened into the element.
       element_bytes: bytes of one canonical element; 0.5 or 0.25 where they stay packed.
       implementation: "native" (our custom call), "xla" (`lax.transpose`) or "identity".
@@ -140,7 +140,10 @@ def explain(
       A `Plan`; ``print(explain(...))`` shows it.
 
     Raises:
-      TypeError, ValueError: as `transpose` does.
+      TypeError: as `transpose` does; `shape_or_array` is neither.
+      ValueError: as `transpose` does; `out` is none of the three; with "in_place", the result has
+        another shape, the permutation needs two buffers, elements are narrower than a byte, or
+        `kernel` or `tile` is not possible in place.
 
     >>> explain((8, 8), platform="cuda").implementation
     'xla'

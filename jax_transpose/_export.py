@@ -16,8 +16,9 @@ def export_checks() -> list[DisabledSafetyCheck]:
     Returns:
       One check per custom-call target, for `disabled_checks` of `jax.export.export`.
 
+    >>> import jax, jax.numpy as jnp, jax_transpose
     >>> from jax import export
-    >>> f = jax.jit(lambda x: transpose(x, kernel="native"))
+    >>> f = jax.jit(lambda x: jax_transpose.transpose(x, kernel="native"))
     >>> saved = export.export(f, disabled_checks=export_checks())(jnp.zeros((2, 3)))
     >>> saved.call(jnp.zeros((2, 3))).shape
     (3, 2)

@@ -15,14 +15,18 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from jax_transpose import _compat
+from jax_transpose._autotune import autotune
+from jax_transpose._buffers import check_distinct, check_no_constant, check_placement
 from jax_transpose._decide import (
     PLATFORMS,
     decide_in_place,
     decide_into,
+    takes_one_buffer,
     takes_symbolic_shapes,
 )
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import INTO_TARGET, TARGET
+from jax_transpose._lowering import ffi_call, lower_to, platform_of
 from jax_transpose._primitive import transpose_p
 
 transpose_into_p = Primitive("jax_transpose_into")  # operands: x, out
@@ -30,15 +34,22 @@ transpose_in_place_p = Primitive("jax_transpose_in_place")  # operand: x
 
 
 @cache
-def _donating(primitive, consumed: int, params: tuple):
+def _donating(primitive, consumed: int, params: tuple, sharding):
     # keep_unused: XLA writes its own transpose into the donated buffer as well.
     bound = partial(primitive.bind, **dict(params))
-    return jax.jit(bound, donate_argnums=consumed, keep_unused=True)
+    return jax.jit(bound, donate_argnums=consumed, keep_unused=True, out_shardings=sharding)
 
 
-def _run_eagerly(primitive, consumed, *operands, **params):
+def _run_eagerly(primitive, consumed, x, *out, permutation, **params):
+    given = out[0] if out else x
+    check_placement(x, given, permutation)
+    if out:
+        check_distinct(x, given)
+    # Over several devices JAX ties the buffer to the result where both are known to lie alike.
+    sharding = given.sharding if len(given.devices()) > 1 else None
+    params = tuple(sorted({"permutation": permutation, **params}.items()))
     with jax.disable_jit(False):  # only a program can donate
-        return _donating(primitive, consumed, tuple(sorted(params.items())))(*operands)
+        return _donating(primitive, consumed, params, sharding)(x, *out)
 
 
 def _abstract_eval(x, *out, permutation, kernel, tile):
@@ -53,6 +64,7 @@ def _abstract_eval(x, *out, permutation, kernel, tile):
 
 
 def _jvp_rule(primitive, primals, tangents, **params):
+    check_no_constant(primals[-1])
     result = primitive.bind(*primals, **params)
     if type(tangents[0]) is ad.Zero:
         return result, ad.Zero(jax.typeof(result).to_tangent_aval())
@@ -80,11 +92,11 @@ def _batched_permutation(permutation, batch: int, result_batch: int) -> tuple[in
 
 def _batch_into(args, dims, *, permutation, **params):
     (x, out), (x_batch, out_batch) = args, dims
+    check_no_constant(out)
+    # Loops under vmap are first traced with carries that have no batch yet: no error.
     if x_batch is None:
-        # One result for all; whoever wants it many times copies it into many.
         return transpose_p.bind(x, permutation=permutation, **params), None
-    if out_batch is None:
-        # A batch of results does not fit the buffer of one.
+    if out_batch is None:  # a batch of results does not fit the buffer of one
         batched = _batched_permutation(permutation, x_batch, 0)
         return transpose_p.bind(x, permutation=batched, **params), 0
     batched = _batched_permutation(permutation, x_batch, out_batch)
@@ -93,68 +105,52 @@ def _batch_into(args, dims, *, permutation, **params):
 
 def _batch_in_place(args, dims, *, permutation, **params):
     (x,), (batch,) = args, dims
+    check_no_constant(x)
     batched = _batched_permutation(permutation, batch, batch)
-    return transpose_in_place_p.bind(x, permutation=batched, **params), batch
+    if takes_one_buffer(x.shape, batched, x.dtype):
+        return transpose_in_place_p.bind(x, permutation=batched, **params), batch
+    # The batch parts axes that move together, such as the first two of (8, 3, 8, 3).
+    batched = _batched_permutation(permutation, batch, 0)
+    return transpose_p.bind(x, permutation=batched, **params), 0
 
 
 # --- lowering -----------------------------------------------------------------------------------
 
 
-def _lower_to(fun, ctx, *operands):
-    return mlir.lower_fun(fun, multiple_results=False)(ctx, *operands)
-
-
-def _call(target, aliases, ctx, *operands, permutation, kernel, tile):
-    call = jax.ffi.ffi_lowering(target, operand_output_aliases=aliases)
-    return call(
-        ctx,
-        *operands,
-        permutation=np.array(permutation, np.int64),
-        element_bits=np.int64(element_bits(ctx.avals_in[0].dtype)),
-        kernel=kernel,
-        tile=np.int64(tile),
-    )
-
-
-def _platform_of(ctx, platform):
-    if platform is not None:
-        return platform
-    return next((p for p in ctx.module_context.platforms if p not in PLATFORMS), "other")
-
-
 def _lower_into(ctx, x, out, *, permutation, kernel, tile, platform):
-    platform = _platform_of(ctx, platform)
-    aval = ctx.avals_in[0]
+    aval, platform = ctx.avals_in[0], platform_of(ctx, platform)
 
-    def by_xla(x, out):
+    def by_xla(x, _):
         return lax.transpose(x, permutation)
 
     if _compat.scope(ctx) != "device":  # a program over several devices allocates its shards
         options = dict(permutation=permutation, kernel=kernel, tile=tile)
-        return _lower_to(lambda x, _: transpose_p.bind(x, **options), ctx, x, out)
+        return lower_to(lambda x, _: transpose_p.bind(x, **options), ctx, x, out)
     if all(isinstance(extent, int) for extent in aval.shape):
+        if kernel == "autotune" and tile == 0:
+            autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
         choice = decide_into(platform, aval.shape, permutation, aval.dtype, kernel, tile)
         if choice.implementation == "xla":
-            return _lower_to(by_xla, ctx, x, out)
+            return lower_to(by_xla, ctx, x, out)
         kernel, tile = choice.kernel, choice.tile
     elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
-        return _lower_to(by_xla, ctx, x, out)
+        return lower_to(by_xla, ctx, x, out)
     options = dict(permutation=permutation, kernel=kernel, tile=tile)
-    return _call(INTO_TARGET, {1: 0}, ctx, x, out, **options)
+    return ffi_call(ctx, INTO_TARGET, x, out, aliases={1: 0}, **options)
 
 
 def _lower_in_place(ctx, x, *, permutation, kernel, tile, platform):
-    platform = _platform_of(ctx, platform)
-    (aval,) = ctx.avals_in
+    (aval,), platform = ctx.avals_in, platform_of(ctx, platform)
     choice = decide_in_place(platform, aval.shape, permutation, aval.dtype, kernel)
     if choice.implementation == "identity":
         return [x]
     if choice.implementation == "xla":
-        return _lower_to(partial(lax.transpose, permutation=permutation), ctx, x)
+        return lower_to(partial(lax.transpose, permutation=permutation), ctx, x)
     if _compat.scope(ctx) != "device":
         options = dict(permutation=permutation, kernel=kernel, tile=tile)
-        return _lower_to(partial(transpose_p.bind, **options), ctx, x)
-    return _call(TARGET, {0: 0}, ctx, x, permutation=permutation, kernel="auto", tile=0)
+        return lower_to(partial(transpose_p.bind, **options), ctx, x)
+    options = dict(permutation=permutation, kernel="auto", tile=0)
+    return ffi_call(ctx, TARGET, x, aliases={0: 0}, **options)
 
 
 def _define(primitive, consumed, batch, lower):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import jax
 
-from jax_transpose import _compat
+from jax_transpose._buffers import check_array, check_no_constant
 from jax_transpose._decide import decide_in_place
 from jax_transpose._into import transpose_in_place_p, transpose_into_p
 
 
 def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
-    """Raises TypeError or ValueError where `out` cannot take the transpose of `x`."""
-    if not isinstance(out, jax.Array):
-        raise TypeError(
-            f"out of type {type(out).__name__}: allowed are None and JAX arrays, whose buffer can "
-            "be donated"
-        )
+    """Raises TypeError or ValueError where `out` cannot take the transpose of `x`.
+
+    Where both hold data is checked when the primitive runs, whatever transformed the call.
+    """
+    check_array(out)
     shape = tuple(x.shape[axis] for axis in permutation)
     if out is not x and out.shape != shape:
         raise ValueError(
@@ -28,16 +27,7 @@ def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
         return
     if out.is_deleted():
         raise ValueError(f"out of shape {out.shape} was deleted: its buffer was donated before")
-    if _compat.is_traced_into_program():
-        raise ValueError(
-            f"out of shape {out.shape} is a constant of the program being traced, which would copy "
-            "it at every call: pass it as an argument, and donate that"
-        )
-    if not isinstance(x, jax.core.Tracer) and out.devices() != x.devices():
-        raise ValueError(
-            f"out of shape {out.shape} lies on {out.devices()}, x on {x.devices()}: a buffer can "
-            "only be donated on its own device"
-        )
+    check_no_constant(out)
 
 
 def check_in_place(shape, permutation: tuple[int, ...], dtype, kernel: str, tile: int) -> None:

@@ -1,10 +1,21 @@
-"""`transpose_p`: a primitive with every rule that `lax.transpose_p` has."""
+"""`transpose_p`: a primitive with every rule that `lax.transpose_p` has.
+
+Operand:
+  x: array of any shape and any JAX dtype that is not of PRNG keys (`transpose` unpacks those).
+
+Parameters, which `transpose` has checked:
+  permutation: tuple of ``x.ndim`` non-negative Python ints; axis ``permutation[i]`` of `x` becomes
+    axis ``i`` of the result.
+  kernel: as for `transpose`.
+  tile: side of the tile in elements, 0 where the plan chooses.
+
+The result has shape ``tuple(x.shape[a] for a in permutation)`` and the dtype of `x`.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
-import jax
 import numpy as np
 from jax import lax
 from jax.interpreters import ad, batching, mlir
@@ -14,6 +25,7 @@ from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
+from jax_transpose._lowering import ffi_call, lower_to, platform_of
 from jax_transpose._partitioning import partitioned
 
 
@@ -35,51 +47,31 @@ def _batching_rule(args, dims, *, permutation, kernel, tile):
     return transpose_p.bind(x, permutation=(batch, *rest), kernel=kernel, tile=tile), 0
 
 
-def _lower_to_xla(ctx, x, *, permutation):
-    rule = mlir.lower_fun(partial(lax.transpose, permutation=permutation), multiple_results=False)
-    return rule(ctx, x)
-
-
-def _lower_to_reshape(ctx, x):
-    (result,) = ctx.avals_out
-    rule = mlir.lower_fun(partial(lax.reshape, new_sizes=result.shape), multiple_results=False)
-    return rule(ctx, x)
-
-
 def _lower_to_shards(ctx, x, **params):
-    rule = mlir.lower_fun(partial(_partitioned, **params), multiple_results=False)
-    return _compat.with_explicit_sharding(ctx, rule(_compat.with_devices(ctx), x))
+    results = lower_to(partial(_partitioned, **params), _compat.with_devices(ctx), x)
+    return _compat.with_explicit_sharding(ctx, results)
 
 
 def _lower(ctx, x, *, permutation, kernel, tile, platform):
-    (aval,) = ctx.avals_in
-    if platform is None:  # the rule for every platform that has no rule of its own
-        platform = next((p for p in ctx.module_context.platforms if p not in PLATFORMS), "other")
-    scope = _compat.scope(ctx)
+    (aval,), (result,) = ctx.avals_in, ctx.avals_out
+    platform, scope = platform_of(ctx, platform), _compat.scope(ctx)
+    by_xla = partial(lax.transpose, permutation=permutation)
     if scope == "opaque":
-        return _lower_to_xla(ctx, x, permutation=permutation)
+        return lower_to(by_xla, ctx, x)
     if all(isinstance(extent, int) for extent in aval.shape):
         if kernel == "autotune" and tile == 0 and scope == "device":
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
         choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile)
         if choice.implementation == "identity" and scope == "device":
-            return _lower_to_reshape(ctx, x)
+            return lower_to(partial(lax.reshape, new_sizes=result.shape), ctx, x)
         if choice.implementation != "native":
-            return _lower_to_xla(ctx, x, permutation=permutation)
+            return lower_to(by_xla, ctx, x)
         if scope == "mesh":  # a shard is lowered on its own: its shape decides, not the array's
             return _lower_to_shards(ctx, x, permutation=permutation, kernel=kernel, tile=tile)
         kernel, tile = choice.kernel, choice.tile
     elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
-        return _lower_to_xla(ctx, x, permutation=permutation)
-    call = jax.ffi.ffi_lowering(TARGET)
-    return call(
-        ctx,
-        x,
-        permutation=np.array(permutation, np.int64),
-        element_bits=np.int64(element_bits(aval.dtype)),
-        kernel=kernel,
-        tile=np.int64(tile),
-    )
+        return lower_to(by_xla, ctx, x)
+    return ffi_call(ctx, TARGET, x, permutation=permutation, kernel=kernel, tile=tile)
 
 
 transpose_p = _compat.eager_primitive("jax_transpose")

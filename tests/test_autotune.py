@@ -117,7 +117,17 @@ def test_a_tile_is_a_wish_as_with_auto(cpu, cache):
     dtypes.assert_same_bits(jt.transpose(cpu.put(x), kernel="autotune", tile=32), x.T)
 
 
-def test_a_choice_of_another_version_counts_as_unmeasured(cache, pretend_gpu):
+def test_a_choice_of_another_release_is_measured_again(cache, pretend_gpu, monkeypatch):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    monkeypatch.setattr(_autotune, "__version__", "0.0.9")
+    before = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == before
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    assert len(pretend_gpu) == 2
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == "tiled"
+
+
+def test_a_kind_that_is_unknown_counts_as_unmeasured(cache, pretend_gpu):
     _autotune.autotune("cuda", SHAPE, AXES, 32)
     (name,) = cache._loaded()
     expected = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel

@@ -42,15 +42,16 @@ def test_choices_of_others_are_kept(path):
         "[]",
         "null",
         '{"version": 999, "entries": {}}',
-        '{"version": 1}',
-        '{"version": 1, "entries": {"a": ["tiled"]}}',
-        '{"version": 1, "entries": {"a": 3}}',
-        '{"version": 1, "entries": []}',
+        '{"version": 1, "entries": {"a": ["tiled", 32, 1.0]}}',
+        '{"version": %d}',
+        '{"version": %d, "entries": {"a": ["tiled"]}}',
+        '{"version": %d, "entries": {"a": 3}}',
+        '{"version": %d, "entries": []}',
     ],
 )
 def test_a_corrupt_or_foreign_file_is_ignored_with_a_warning(path, text):
     path.parent.mkdir()
-    path.write_text(text)
+    path.write_text(text.replace("%d", str(_autotune.VERSION)))
     cache = Cache(lambda: path)
     with pytest.warns(UserWarning, match="ignored"):
         assert cache.get("a") is None

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from built import needs_cuda_module, planned_platforms
 from dtypes import assert_same_bits, expect, random_bits, small_values
-from jax.sharding import Mesh, NamedSharding
+from jax import export
 from jax.sharding import PartitionSpec as P
+from meshes import device_mesh, put, shard_map
 
 import jax_transpose as jt
 
@@ -138,6 +139,45 @@ def test_vmap(platform_device, axis):
     assert_same_bits(f(x), np.moveaxis(host.transpose(0, 2, 1), 0, axis))
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, 4])
+def test_vmap_between_axes_that_move_together(platform_device, axis, batch):
+    """In place where the plan can, right where it cannot."""
+    axes, shape = (2, 3, 0, 1), (8, 3, 8, 3)
+    host = small_values((batch, *shape), "float32")
+    want = host.transpose(0, 3, 4, 1, 2)
+    f = jax.vmap(lambda x: jt.transpose(x, axes, out=x, kernel="native"), axis, axis)
+    x = owned(platform_device, np.moveaxis(host, 0, axis))
+    program = jax.jit(f, donate_argnums=0).lower(x).compile()
+    parts = axis in (1, 3) and batch > 1
+    assert ("output_to_operand_aliasing" in program.as_text()) == (not parts)
+    assert_same_bits(f(x), np.moveaxis(want, 0, axis))
+    assert x.is_deleted() == (not parts)
+
+
+def test_a_batch_of_unknown_length():
+    f = jax.jit(jax.vmap(lambda x: jt.transpose(x, out=x)))
+    x = jax.ShapeDtypeStruct(export.symbolic_shape("b, 4, 4"), np.float32)
+    saved = export.export(f, platforms=["cpu"], disabled_checks=jt.export_checks())(x)
+    host = small_values((3, 4, 4), "float32")
+    assert_same_bits(saved.call(host), host.transpose(0, 2, 1))
+
+
+def test_a_saved_program(platform_device):
+    f = jax.jit(lambda x: jt.transpose(x, (0, 2, 1), out=x))
+    x = jax.ShapeDtypeStruct((2, 128, 128), np.float32)
+    saved = export.export(f, platforms=["cpu", "cuda"], disabled_checks=jt.export_checks())(x)
+    assert "output_operand_alias" in saved.mlir_module()
+    host = small_values(x.shape, "float32")
+    kept = platform_device.put(host)
+    assert_same_bits(saved.call(kept), host.transpose(0, 2, 1))
+    assert_same_bits(kept, host)
+    with jax.default_device(platform_device.device):
+        program = jax.jit(saved.call, donate_argnums=0).lower(x).compile()
+    memory = program.memory_analysis()
+    assert memory.alias_size_in_bytes == host.nbytes and memory.temp_size_in_bytes == 0
+
+
 def test_derivatives(platform_device):
     x = platform_device.put(small_values((4, 4), "float32"))
     weights = small_values((4, 4), "float32") + 3
@@ -175,18 +215,61 @@ def test_disable_jit(platform_device):
 
 
 def test_programs_over_many_devices_get_the_right_result():
-    mesh = Mesh(np.array(jax.devices("cpu")[:8]), ("x",))
     host = small_values((64, 64), "float32")
     for spec in (P(None, "x"), P("x", None), P()):
-        x = jax.device_put(host, NamedSharding(mesh, spec))
+        x = put(host, device_mesh((8,)), spec)
         f = jax.jit(lambda x: jt.transpose(x, out=x))
         assert_same_bits(f(x), host.T)
+
+
+def test_eager_calls_over_many_devices():
+    host = small_values((8, 16, 16), "float32")
+    for spec in (P("x"), P()):
+        x = put(host, device_mesh((8,)), spec)
+        y = jt.transpose(x, (0, 2, 1), out=x)
+        assert_same_bits(y, host.transpose(0, 2, 1))
+        assert x.is_deleted() and y.sharding.is_equivalent_to(x.sharding, 3)
+    x = put(host, device_mesh((8,)), P(None, "x"))
+    with pytest.raises(ValueError, match=r"the result NamedSharding.*outside jit"):
+        jt.transpose(x, (0, 2, 1), out=x)
+    assert not x.is_deleted()
+
+
+def test_shard_map_works_in_place():
+    mesh = device_mesh((8,))
+    host = small_values((8, 64, 64), "float32")
+    body = functools.partial(jt.matrix_transpose, kernel="native")
+    f = jax.jit(shard_map(lambda x: body(x, out=x), mesh, P("x"), P("x")), donate_argnums=0)
+    x = put(host, mesh, P("x"))
+    program = f.lower(x).compile()
+    assert "output_to_operand_aliasing={{}: (0, {})}" in program.as_text()
+    assert program.memory_analysis().temp_size_in_bytes == 0
+    assert_same_bits(f(x), host.transpose(0, 2, 1))
+    assert x.is_deleted()
+
+
+def test_pmap():
+    host = small_values((8, 5, 5), "float32")
+    f = jax.pmap(lambda x: jt.transpose(x, out=x))
+    assert_same_bits(f(host), host.transpose(0, 2, 1))
 
 
 def test_keys():
     keys = jax.random.split(jax.random.key(0), (4, 4))
     moved = jax.jit(lambda x: jt.transpose(x, out=x))(keys)
     assert_same_bits(jax.random.key_data(moved), jax.random.key_data(keys).transpose(1, 0, 2))
+
+
+def test_autotune_means_auto(platform_device):
+    host = small_values((64, 64), "float32")
+    x = owned(platform_device, host)
+    pointer = x.unsafe_buffer_pointer()
+    y = jt.transpose(x, out=x, kernel="autotune")
+    assert_same_bits(y, host.T)
+    assert y.unsafe_buffer_pointer() == pointer
+    plans = [jt.explain((64, 64), kernel=k, out="in_place") for k in ("autotune", "auto")]
+    assert plans[0] == plans[1]
+    assert jt.explain((8, 8), platform="tpu", kernel="autotune", out="in_place").kernel != "none"
 
 
 def test_xla_by_name(platform_device):
@@ -273,7 +356,7 @@ def test_permutations_that_need_two_buffers(shape, axes, message):
 
 def test_options_that_do_not_go_with_it():
     x = jnp.ones((64, 64))
-    with pytest.raises(ValueError, match=r"kernel='blocked'.*'auto', 'native', 'xla'"):
+    with pytest.raises(ValueError, match=r"kernel='blocked'.*'auto', 'native', 'autotune', 'xla'"):
         jt.transpose(x, out=x, kernel="blocked")
     with pytest.raises(ValueError, match=r"tile=32"):
         jt.transpose(x, out=x, tile=32)

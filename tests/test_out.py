@@ -1,17 +1,22 @@
 """`transpose(x, out=buffer)`: the result lands in the buffer, whatever surrounds the call."""
 
 import functools
+import re
 
 import dtypes
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from built import needs_cuda_module
 from dtypes import assert_same_bits, expect, random_bits, small_values
-from jax.sharding import Mesh, NamedSharding
+from jax import export
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import device_mesh, moved_spec, put, shard_map
 
 import jax_transpose as jt
+from jax_transpose import _into
 
 CALL = "jax_transpose_into_v1"
 CASES = [
@@ -143,21 +148,16 @@ def test_a_buffer_that_holds_what_the_operand_holds(platform_device, operands, d
     assert_same_bits(x, np.asarray(operands(jnp.array(host))[0]))
 
 
-@pytest.mark.parametrize("x_axis", [None, 0, 1, 2])
-@pytest.mark.parametrize("out_axis", [None, 0, 1, 2])
+@pytest.mark.parametrize("x_axis", [0, 1, 2])
+@pytest.mark.parametrize("out_axis", [0, 1, 2])
 def test_vmap(platform_device, x_axis, out_axis):
-    if x_axis is None and out_axis is None:
-        pytest.skip("vmap needs a batch")
     host = small_values((3, 4, 5), "float32")
-    x = host[1] if x_axis is None else np.moveaxis(host, 0, x_axis)
-    out = np.zeros((5, 4) if out_axis is None else np.insert([5, 4], out_axis, 3), np.float32)
+    x = platform_device.put(np.moveaxis(host, 0, x_axis))
+    out = platform_device.put(np.zeros(np.insert([5, 4], out_axis, 3), np.float32))
     f = jax.vmap(lambda x, out: jt.transpose(x, out=out, kernel="native"), (x_axis, out_axis))
-    want = np.stack([host[1].T] * 3) if x_axis is None else host.transpose(0, 2, 1)
-    x, out = platform_device.put(x), platform_device.put(out)
-    assert_same_bits(f(x, jnp.array(out)), want)
-    assert_same_bits(jax.jit(f)(x, out), want)
-    if x_axis is not None and out_axis is not None:
-        assert CALL in jax.jit(f).lower(x, out).as_text()
+    assert_same_bits(f(x, jnp.array(out)), host.transpose(0, 2, 1))
+    assert_same_bits(jax.jit(f)(x, out), host.transpose(0, 2, 1))
+    assert CALL in jax.jit(f).lower(x, out).as_text()
 
 
 def test_a_batch_lands_in_its_buffer(platform_device):
@@ -192,8 +192,8 @@ def test_derivatives(platform_device):
     assert hessian.shape == (3, 4, 3, 4)
     transposed = jax.linear_transpose(lambda x: jt.transpose(x, out=buffer()), x)
     assert_same_bits(jax.jit(transposed)(weights)[0], weights.T)
-    rematerialised = jax.jit(jax.grad(jax.checkpoint(f)))(x, buffer())
-    assert_same_bits(rematerialised, weights.T)
+    rematerialized = jax.jit(jax.grad(jax.checkpoint(f)))(x, buffer())
+    assert_same_bits(rematerialized, weights.T)
 
 
 def test_taylor_mode():
@@ -238,36 +238,126 @@ def test_keys():
 
 
 def test_programs_over_many_devices_get_the_right_result():
-    mesh = Mesh(np.array(jax.devices("cpu")[:8]), ("x",))
+    mesh = device_mesh((8,))
     host = small_values((16, 32), "float32")
-    x = jax.device_put(host, NamedSharding(mesh, P("x", None)))
+    x = put(host, mesh, P("x", None))
     for spec in (P(None, "x"), P("x", None), P()):
-        out = jax.device_put(jnp.zeros((32, 16)), NamedSharding(mesh, spec))
+        out = put(jnp.zeros((32, 16)), mesh, spec)
         f = jax.jit(lambda x, out: jt.transpose(x, out=out, kernel="native"))
         assert_same_bits(f(x, out), host.T)
         assert CALL not in f.lower(x, out).as_text()
 
 
-def test_shard_map_over_the_whole_mesh_runs_our_kernel():
-    from test_multi_device import shard_map
+SPECS = [P("x"), P(None, "y"), P("x", "y"), P(("x", "y")), P("y", "x"), P()]
 
-    mesh = Mesh(np.array(jax.devices("cpu")[:8]), ("x",))
+
+def addresses(x):
+    return [shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards]
+
+
+@KERNELS
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_eager_calls_over_many_devices_consume_the_buffer(spec, kernel):
+    mesh = device_mesh((4, 2))
     host = small_values((16, 32), "float32")
+    x = put(host, mesh, spec)
+    out = put(jnp.zeros((32, 16)), mesh, moved_spec(spec, (1, 0)))
+    before = addresses(out)
+    y = jt.transpose(x, out=out, kernel=kernel)
+    assert_same_bits(y, host.T)
+    assert out.is_deleted() and not x.is_deleted()
+    assert addresses(y) == before
+    assert y.sharding.is_equivalent_to(out.sharding, 2)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_buffer_in_another_sharding_than_the_result(spec):
+    mesh = device_mesh((4, 2))
+    x = put(small_values((16, 32), "float32"), mesh, spec)
+    wanted = NamedSharding(mesh, moved_spec(spec, (1, 0)))
+    for other in SPECS:
+        out = put(jnp.zeros((32, 16)), mesh, other)
+        if out.sharding.is_equivalent_to(wanted, 2):
+            continue
+        both = f"{re.escape(str(out.sharding))}.*{re.escape(str(wanted))}"
+        with pytest.raises(ValueError, match=both):
+            jt.transpose(x, out=out)
+        assert not out.is_deleted()
+
+
+def test_sharded_batches_outside_of_jit():
+    mesh = device_mesh((8,))
+    host = small_values((8, 4, 5), "float32")
+    f = jax.vmap(lambda x, out: jt.transpose(x, out=out))
+    x, out = put(host, mesh, P("x")), put(jnp.zeros((8, 5, 4)), mesh, P("x"))
+    assert_same_bits(f(x, out), host.transpose(0, 2, 1))
+    assert out.is_deleted()
+    with pytest.raises(ValueError, match="sharding"):
+        f(x, put(jnp.zeros((8, 5, 4)), mesh, P()))
+
+
+@pytest.mark.parametrize("kernel", ["auto", "native", "autotune"])
+def test_shard_map_over_the_whole_mesh_runs_our_kernel(kernel):
+    mesh = device_mesh((8,))
+    host = small_values((16, 32), "float32")
+    x, out = put(host, mesh, P("x")), put(jnp.zeros((32, 16)), mesh, P(None, "x"))
     f = jax.jit(
         shard_map(
-            lambda x, out: jt.transpose(x, out=out, kernel="native"),
+            lambda x, out: jt.transpose(x, out=out, kernel=kernel),
             mesh,
             (P("x", None), P(None, "x")),
             P(None, "x"),
-        )
+        ),
+        donate_argnums=1,
     )
-    assert_same_bits(f(host, np.zeros((32, 16), np.float32)), host.T)
-    assert CALL in f.lower(host, np.zeros((32, 16), np.float32)).as_text()
+    program = f.lower(x, out).compile()
+    assert CALL in program.as_text() and program.memory_analysis().temp_size_in_bytes == 0
+    before = addresses(out)
+    y = f(x, out)
+    assert_same_bits(y, host.T)
+    assert addresses(y) == before
+
+
+def test_pmap():
+    host = small_values((8, 5, 7), "float32")
+    f = jax.pmap(lambda x, out: jt.transpose(x, out=out, kernel="native"), donate_argnums=1)
+    assert_same_bits(f(host, np.zeros((8, 7, 5), np.float32)), host.transpose(0, 2, 1))
+
+
+def test_autotune_measures_where_it_would_without_a_buffer(cpu, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_into, "autotune", lambda *request: seen.append(request))
+    host = small_values((7, 9), "float32")
+    f = jax.jit(lambda x, out: jt.transpose(x, out=out, kernel="autotune"))
+    assert_same_bits(f(cpu.put(host), cpu.put(np.zeros((9, 7), np.float32))), host.T)
+    assert seen == [("cpu", (7, 9), (1, 0), 32)]
+    for options in (dict(kernel="autotune", tile=32), dict(kernel="native")):
+        y = jt.transpose(cpu.put(host), out=cpu.put(jnp.zeros((9, 7))), **options)
+        assert_same_bits(y, host.T)
+    assert len(seen) == 1
+
+
+def test_a_saved_program(cpu):
+    f = jax.jit(lambda x, out: jt.transpose(x, out=out))
+    x = jax.ShapeDtypeStruct((64, 48), np.float32)
+    out = jax.ShapeDtypeStruct((48, 64), np.float32)
+    saved = export.export(f, platforms=["cpu", "cuda"], disabled_checks=jt.export_checks())(x, out)
+    assert CALL in saved.mlir_module()
+    host = small_values((64, 48), "float32")
+    assert_same_bits(saved.call(cpu.put(host), np.zeros((48, 64), np.float32)), host.T)
+    program = jax.jit(saved.call, donate_argnums=1).lower(x, out).compile()
+    assert program.memory_analysis().alias_size_in_bytes == host.nbytes
+
+
+@needs_cuda_module
+def test_a_wished_tile_leaves_the_kernel_ours():
+    for platform in ("cpu", "cuda"):
+        for tile in (None, 32):
+            plan = jt.explain((64, 32), platform=platform, out="buffer", tile=tile)
+            assert plan.implementation == "native", plan
 
 
 def test_symbolic_shapes():
-    from jax import export
-
     a, b = export.symbolic_shape("a, b")
     x = jax.ShapeDtypeStruct((a, b), np.float32)
     out = jax.ShapeDtypeStruct((b, a), np.float32)
@@ -312,6 +402,88 @@ def test_a_buffer_that_would_become_a_constant():
     with pytest.raises(ValueError, match="constant of the program"):
         jax.jit(jax.grad(lambda x: jt.transpose(x, out=out).sum()))(jnp.ones((3, 4)))
     assert not out.is_deleted()
+
+
+def test_constants_behind_a_transformation():
+    x, out = jnp.ones((3, 4, 5)), jnp.ones((3, 5, 4))
+    square = jnp.ones((3, 4, 4))
+
+    def into(x, out):
+        return jt.transpose(x, (0, 2, 1), out=out)
+
+    for f in (
+        lambda x: jax.vmap(lambda x, out: jt.transpose(x, out=out))(x, out),
+        lambda x: jax.vjp(into, x, out)[0],
+        lambda x: jax.vmap(lambda x: jt.transpose(x, out=x))(square) + x.sum(),
+    ):
+        with pytest.raises(ValueError, match="constant of the program"):
+            jax.jit(f)(x)
+    assert not out.is_deleted() and not square.is_deleted()
+
+
+@pytest.mark.parametrize("run", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_a_batch_of_only_one_operand_gets_memory_of_its_own(run):
+    x, out = jnp.arange(60.0).reshape(3, 4, 5), jnp.zeros((3, 5, 4))
+
+    def into(x, out):
+        return jt.transpose(x, out=out)
+
+    want = np.asarray(x).transpose(0, 2, 1)
+    got = run(jax.vmap(into, (0, None)))(x, out[0])
+    assert_same_bits(got, want)
+    got = run(jax.vmap(into, (None, 0)))(x[0], out)
+    assert_same_bits(got, np.stack([want[0]] * 3))
+    assert not out.is_deleted()
+
+
+def test_a_loop_under_vmap_that_passes_its_buffer_on():
+    def twice(x):
+        def body(_, carry):
+            x, spare = carry
+            return jt.transpose(x, out=spare), x
+
+        return jax.lax.fori_loop(0, 3, body, (x, jnp.zeros(x.shape)))[0]
+
+    x = np.arange(48.0, dtype=np.float32).reshape(3, 4, 4)
+    assert_same_bits(jax.jit(jax.vmap(twice))(x), x.transpose(0, 2, 1))
+
+
+def aliased(x):
+    """Another array with the buffers of `x`."""
+    parts = [shard.data for shard in x.addressable_shards]
+    alias = jax.make_array_from_single_device_arrays(x.shape, x.sharding, parts)
+    assert alias is not x and addresses(alias) == addresses(x)
+    return alias
+
+
+def test_a_buffer_that_is_the_operands():
+    x = jax.block_until_ready(jnp.ones((3, 8, 8)))
+    alias = aliased(x)
+    f = jax.vmap(lambda x, out: jt.transpose(x, out=out))
+    for call in (
+        lambda: jt.transpose(x, (0, 2, 1), out=alias),
+        lambda: f(x, alias),
+        lambda: f(x, x),
+        lambda: jax.vjp(lambda x: jt.transpose(x, (0, 2, 1), out=alias), x),
+    ):
+        with pytest.raises(ValueError, match=r"buffer of x.*out=x"):
+            call()
+    assert not x.is_deleted()
+    assert_same_bits(jt.transpose(x, (0, 2, 1), out=x), np.ones((3, 8, 8), np.float32))
+
+
+def test_shards_that_are_the_operands():
+    x = put(jnp.ones((8, 16, 16)), device_mesh((8,)), P("x"))
+    with pytest.raises(ValueError, match="buffer of x"):
+        jt.transpose(x, (0, 2, 1), out=aliased(x))
+
+
+def test_arrays_of_numpy_under_vmap():
+    f = jax.vmap(lambda x, out: jt.transpose(x, out=out))
+    x, out = small_values((3, 4, 5), "float32"), np.zeros((3, 5, 4), np.float32)
+    assert_same_bits(f(x, jnp.array(out)), x.transpose(0, 2, 1))
+    with pytest.raises(TypeError, match="out of type"):
+        f(x, out)
 
 
 def test_a_buffer_on_another_device():

@@ -48,7 +48,7 @@ struct Divider<uint64_t> {
 };
 
 // A batch of rows x cols matrices, all strides in elements. Tiles are numbered along the output's
-// minor direction first, so that neighbouring blocks complete each other's lines in L2; or, with
+// minor direction first, so that neighboring blocks complete each other's lines in L2; or, with
 // `matrices_first`, one tile of all matrices after the other.
 template <class Index>
 struct TileGrid {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 
 #include "cuda/async_copy.cuh"
 #include "cuda/in_place.cuh"
@@ -93,6 +94,23 @@ cudaError_t LaunchInPlace(const Plan& plan, const void* in, void* out, cudaStrea
                       out, grid, stream);
 }
 
+// Shared memory that keeps a fifth shifted tile off the multiprocessors of a Hopper or later data
+// center card (228 KiB), where four are 2 % faster; smaller ones hold no more than four anyway.
+inline int ShiftedSpareBytes() {
+  constexpr int kSpare = 13 * 1024, kLargeMultiprocessor = 200 * 1024, kDevices = 64;
+  static std::atomic<int> spare[kDevices];  // 0: not asked yet; else the answer plus 1
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevices) return 0;
+  int known = spare[device].load(std::memory_order_relaxed);
+  if (known == 0) {
+    int shared = 0;
+    cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    known = (shared >= kLargeMultiprocessor ? kSpare : 0) + 1;
+    spare[device].store(known, std::memory_order_relaxed);
+  }
+  return known - 1;
+}
+
 template <int kBytes, class Index>
 cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStream_t stream) {
   if (plan.kind == Kind::kInPlace) return LaunchInPlace<kBytes, Index>(plan, in, out, stream);
@@ -103,7 +121,7 @@ cudaError_t LaunchIndexed(const Plan& plan, const void* in, void* out, cudaStrea
   if constexpr (kBytes <= 8) {
     if (plan.kind == Kind::kShifted) {
       return LaunchKernel(ShiftedKernel<kBytes, Index>, plan, in, out, MakeTileGrid<Index>(plan),
-                          stream, kShiftedSpareBytes);
+                          stream, ShiftedSpareBytes());
     }
   }
   switch (plan.tile) {

@@ -9,9 +9,6 @@
 
 namespace jax_transpose::cuda {
 
-// Four blocks on a multiprocessor of 228 KiB move 2 % more than the five that would fit.
-inline constexpr int kShiftedSpareBytes = 13 * 1024;
-
 template <int kBytes>
 struct ShiftedTile {
   static constexpr int kWindow = kShiftedWindow;  // bytes read of a row
@@ -20,11 +17,10 @@ struct ShiftedTile {
   static constexpr int kPerWord = kWord / kBytes;  // elements a word
   static constexpr int kPitch = kWindow / kWord;   // words a row
   static constexpr int kRows = kShiftedRows;
-  static constexpr int kGroups = kPitch;  // words of columns, at most
-  static constexpr int kWarps = 8;
-  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kThreads = kShiftedThreads;
+  static constexpr int kWarps = kThreads / 32;
   static constexpr int kPasses = kRows / kPerWord / 32;  // warp-wide words down a column
-  static constexpr int kGroupsPerWarp = (kGroups + kWarps - 1) / kWarps;
+  static constexpr int kGroupsPerWarp = (kPitch + kWarps - 1) / kWarps;  // words of columns
   // Shared-memory reads in flight for a warp: about eight words.
   static constexpr int kUnroll = kPasses * kPerWord >= 8 ? 1 : 8 / (kPasses * kPerWord);
 
@@ -135,7 +131,7 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
   const int lane = threadIdx.x % 32;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // tells the compiler that it is uniform
   const int swizzle = Tile::Swizzle(lane);
-  // Rows 32 groups apart start at the same byte of a 16-byte unit, and rows of neighbouring groups
+  // Rows 32 groups apart start at the same byte of a 16-byte unit, and rows of neighboring groups
   // at the same byte of a word: byte shifts are the same for all lanes, word shifts for all passes.
   int shift[kPer], first[kPer];
 #pragma unroll
@@ -218,7 +214,7 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
 }
 
 template <int kBytes, class Index>
-__global__ void __launch_bounds__(256, 4)
+__global__ void __launch_bounds__(kShiftedThreads, 4)
     ShiftedKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out, TileGrid<Index> grid,
                   uint64_t first_block) {
   using Tile = ShiftedTile<kBytes>;

@@ -59,25 +59,29 @@ struct CachedPlan {
 inline ffi::Error CachedPlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer out,
                                  ffi::Span<const int64_t> permutation, int64_t element_bits,
                                  std::string_view kernel, int64_t tile, const Plan** plan) {
-  constexpr uint64_t kSlots = 64;
-  // The last slot is for calls that are not remembered.
-  thread_local std::unique_ptr<CachedPlan> slots[kSlots + 1];
+  // A plan lies in one of the slots of its set; a new one takes the first slot, the others move up
+  // and the last is forgotten. The slot after all sets is for calls that are not remembered.
+  constexpr uint64_t kSets = 64, kWays = 4;
+  thread_local std::unique_ptr<CachedPlan> slots[kSets * kWays + 1];
   if (ffi::Error error = CheckShapes(in, out, permutation); error.failure()) return error;
   const PlanKey key(platform, in.dimensions().begin(), permutation.begin(),
                     static_cast<int64_t>(permutation.size()), element_bits, kernel, tile,
                     PointerAlignment(in.untyped_data(), out.untyped_data()),
                     in.untyped_data() == out.untyped_data());
-  std::unique_ptr<CachedPlan>& slot = slots[key.valid() ? key.hash() % kSlots : kSlots];
-  if (slot == nullptr || !key.valid() || !(slot->key == key)) {
-    // A plan that fails must leave no key behind.
-    slot.reset();
-    auto fresh = std::make_unique<CachedPlan>(CachedPlan{key, {}});
-    ffi::Error error =
-        PlanCall(platform, in, out, permutation, element_bits, kernel, tile, &fresh->plan);
-    if (error.failure()) return error;
-    slot = std::move(fresh);
+  std::unique_ptr<CachedPlan>* set = slots + (key.valid() ? key.hash() % kSets : kSets) * kWays;
+  const uint64_t ways = key.valid() ? kWays : 1;
+  for (uint64_t i = 0; i < ways && key.valid() && set[i] != nullptr; ++i) {
+    if (!(set[i]->key == key)) continue;
+    *plan = &set[i]->plan;
+    return ffi::Error::Success();
   }
-  *plan = &slot->plan;
+  auto fresh = std::make_unique<CachedPlan>(CachedPlan{key, {}});
+  ffi::Error error =
+      PlanCall(platform, in, out, permutation, element_bits, kernel, tile, &fresh->plan);
+  if (error.failure()) return error;
+  for (uint64_t i = ways - 1; i > 0; --i) set[i] = std::move(set[i - 1]);
+  set[0] = std::move(fresh);
+  *plan = &set[0]->plan;
   return ffi::Error::Success();
 }
 

@@ -121,7 +121,10 @@ bool SizePacked(int pointer_alignment, Plan* plan) {
   if (rows && MakeRows(p, pointer_alignment, &launch)) {
     plan->vector_bytes = p.element_bytes;
   } else if (MakePacked(p, pointer_alignment, &launch)) {
-    plan->kind = Kind::kPacked;
+    if (plan->kind == Kind::kRows) {
+      plan->kind = Kind::kPacked;
+      plan->reason = "the minor dimension is kept, but no whole runs fit a tile";
+    }
     plan->vector_bytes = launch.in_vectors && launch.out_vectors ? 16 : p.element_bytes;
   } else {
     return false;
@@ -212,7 +215,7 @@ void SizeCudaGrid(int pointer_alignment, Plan* plan) {
   if (plan->kind == Kind::kShifted) {
     SizeShifted(pointer_alignment, plan);
     plan->vector_bytes = 16;
-    plan->threads = 256;
+    plan->threads = kShiftedThreads;
     row_step = kShiftedRows - plan->row_overlap;
     col_step = plan->tile_cols;
     // A tile may end early, within a sector of the next one's.
@@ -239,11 +242,14 @@ void SizeCudaGrid(int pointer_alignment, Plan* plan) {
 void PlanCudaInPlace(const Swap& swap, int pointer_alignment, Plan* plan) {
   const Permutation& p = plan->permutation;
   const int width = p.element_bytes;
-  if (p.keeps_minor()) {
+  // A tile for each small matrix would be idle for the most part.
+  constexpr int64_t kSmallSide = 16;
+  if (p.keeps_minor() || swap.side <= kSmallSide) {
     plan->threads = 256;
     plan->vector_bytes = width;
     plan->blocks = CeilDiv(swap.matrices() * PairCount(swap.side - 1) * swap.run, plan->threads);
-    plan->reason = "in place: pairs of kept runs change places";
+    plan->reason = p.keeps_minor() ? "in place: pairs of kept runs change places"
+                                   : "in place: pairs of elements of small matrices change places";
     return;
   }
   plan->aligned = pointer_alignment >= 16 && swap.side * width % 16 == 0;

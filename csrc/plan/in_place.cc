@@ -63,7 +63,7 @@ bool PlanInPlace(const Request& request, Plan* plan, std::string* error) {
   if (!FindSwap(p, &swap)) {
     *error = p.packed_bits != 0
                  ? "elements of " + std::to_string(p.packed_bits) + " bits cannot be moved in place"
-                 : "in place two axes of equal length can be exchanged, and neighbours that move "
+                 : "in place two axes of equal length can be exchanged, and neighbors that move "
                    "together count as one axis; here " +
                        Describe(p) + " remains";
     return false;

@@ -156,6 +156,7 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
     *error = "more than " + std::to_string(kMaxRank) + " dimensions are longer than 1";
     return false;
   }
+  plan->sub_byte_bits = bits;
   Permutation& p = plan->permutation;
   if (request.in_place && p.rank > 1) return PlanInPlace(request, plan, error);
   if (p.packed_bits != 0) {
@@ -238,9 +239,17 @@ std::vector<Plan> CudaCandidates(Request request) {
   return candidates;
 }
 
+constexpr int64_t kCpuScatteredBytes = int64_t{4} << 20;
+
 // XLA's loops vectorize for some shapes and not for others.
 static int64_t CpuCrossoverBytes(const Plan& plan) {
   const Permutation& p = plan.permutation;
+  // Wide elements in short or scattered runs are moved one by one, which XLA does as well until
+  // the pages of a fresh output cost more.
+  const bool scattered = p.rank > 2 && (plan.kind == Kind::kTiny || plan.kind == Kind::kBlocked);
+  if (scattered && p.element_bytes >= (plan.kind == Kind::kTiny ? 8 : 16)) {
+    return kCpuScatteredBytes;
+  }
   switch (plan.kind) {
     case Kind::kRows:
       return int64_t{256} << 10;
@@ -270,7 +279,7 @@ int64_t CrossoverBytes(Platform platform, const Plan& plan) {
 }
 
 bool PreferXla(Platform platform, const Plan& plan, const char** reason) {
-  if (platform == Platform::kCuda && plan.permutation.packed_bits == 2) {
+  if (platform == Platform::kCuda && plan.sub_byte_bits == 2) {
     // XLA's own kernel asks for more shared memory than there is (jax 0.11.2).
     *reason = plan.reason;
     return false;

@@ -56,6 +56,7 @@ constexpr int AsyncCols(int element_bytes, int tile) {
 // each sector is written by one block alone.
 inline constexpr int kShiftedRows = 128;
 inline constexpr int kShiftedWindow = 256;
+inline constexpr int kShiftedThreads = 256;
 constexpr int ShiftedCols(int element_bytes, bool aligned) {
   const int word = element_bytes < 4 ? 4 : element_bytes;
   const int before = aligned ? 0 : 16 - element_bytes;
@@ -97,7 +98,8 @@ struct Plan {
   int threads = 0;                       // threads a block (CUDA)
   int64_t blocks = 0;                    // blocks of the grid (CUDA) or tiles (CPU)
   const char* reason = "";
-  PackedLaunch packed;  // set where the kind is kPacked or (CUDA) kRows
+  int sub_byte_bits = 0;  // of the request's elements, where XLA packs them
+  PackedLaunch packed;    // set where the kind is kPacked or (CUDA) kRows
 };
 
 // False where the request is not possible; `error` then says what is.

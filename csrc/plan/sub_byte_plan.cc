@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace jax_transpose {
-namespace {}  // namespace
 
 bool PackedRowsAligned(const Permutation& p, int bits) {
   if (p.rank < 2 || p.keeps_minor()) return false;
