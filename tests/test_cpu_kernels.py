@@ -4,6 +4,7 @@ Nothing is compiled by XLA here, so thousands of cases are cheap. One process a 
 made once, from the environment. JAX_TRANSPOSE_TEST_CASES says how many random cases each set gets.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -144,6 +145,21 @@ def test_sides_around_vectors_tiles_and_bands(width, large):
         for cols in sides:
             move((rows, cols), (1, 0), width, large=large)
             move((3, rows, cols), (0, 2, 1), width, large=large, shift=(0, 1))
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_and_columns_of_several_dimensions(width, large):
+    """Short dimensions that make tiles together, whole and cut."""
+    for inner, outer in itertools.product((2, 3, 5, 16 // width + 1), (2, 7, 64 // width + 1)):
+        shape = (outer, inner, 3, outer, inner)
+        move(shape, (4, 3, 2, 1, 0), width, large=large)
+        move(shape, (3, 2, 4, 0, 1), width, large=large, shift=(1, 1))
+        move((9, inner, outer), (0, 2, 1), width, large=large, shift=(0, 3))
+    move((2,) * 14, tuple(reversed(range(14))), width, large=large)
+    # The cut falls within a long dimension, and after few of its slices.
+    move((41, 4, 7, 90, 3), (4, 0, 1, 3, 2), width, threads=2, large=large)
+    move((5, 2, 176, 6), (0, 3, 2, 1), width, threads=2, large=large)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])

@@ -10,6 +10,8 @@ namespace {
 constexpr int64_t kLine = 64;
 // How far along a row of the input the next lines are asked for, in bytes.
 constexpr int64_t kAhead = 256;
+// A block is extended to the output's lines where that adds at most one part in this many.
+constexpr int64_t kMoreShare = 6;
 
 int Log2(int64_t width) {
   int log = 0;
@@ -17,11 +19,17 @@ int Log2(int64_t width) {
   return log;
 }
 
+// An interleaved plan never keeps the minor dimension.
+bool UsesInterleave(const Plan& plan) {
+  return plan.kind == Kind::kInterleave && CpuInterleaves(plan.permutation);
+}
+
 PlanesKernel PickKernel(const CpuBlocks& b, const Plan& plan, const KernelTable& kernels) {
   const int log = Log2(b.element);
   const bool kept = plan.permutation.keeps_minor();
-  if (!kept && plan.kind == Kind::kInterleave && CpuInterleaves(plan.permutation)) {
-    return kernels.interleave[log];
+  if (UsesInterleave(plan)) return kernels.interleave[log];
+  if (b.grouped) {
+    return b.store == Store::kStaged ? kernels.grouped_ahead[log] : kernels.grouped[log];
   }
   switch (b.store) {
     case Store::kStreaming:
@@ -51,10 +59,15 @@ char* StagingBuffer(int64_t bytes) {
 
 class Walk {
  public:
-  Walk(const CpuBlocks& blocks, PlanesKernel kernel, const KernelTable& kernels)
-      : b_(blocks), kernel_(kernel), kernels_(kernels) {}
+  Walk(const CpuBlocks& blocks, const Plan& plan, const KernelTable& kernels)
+      : b_(blocks), kernel_(PickKernel(blocks, plan, kernels)), kernels_(kernels) {
+    asks_ = !UsesInterleave(plan);
+    for (int i = b_.rank - b_.row_dims; i < b_.rank; ++i) in_group_[b_.order_out[i]] = true;
+    for (int d = b_.rank - b_.col_dims; d < b_.rank; ++d) in_group_[d] = true;
+  }
 
-  void Run(const char* in, char* out, int64_t first, int64_t last) {
+  void Run(const char* in, int64_t bytes, char* out, int64_t first, int64_t last) {
+    in_end_ = in + bytes;
     int64_t rest = first;
     for (int d = b_.rank - 1; d >= 0; --d) {
       const int64_t count = (b_.dim[d].extent + b_.dim[d].block - 1) / b_.dim[d].block;
@@ -96,8 +109,13 @@ class Walk {
     planes.out = out;
     planes.in_pitch = b_.dim[b_.row].in;
     planes.out_pitch = stride_[b_.col];
-    planes.rows = size_[b_.row];
-    planes.cols = size_[b_.col];
+    planes.rows = b_.grouped ? static_cast<int64_t>(row_at_.size()) : size_[b_.row];
+    planes.cols = b_.grouped ? static_cast<int64_t>(col_at_.size()) : size_[b_.col];
+    planes.row_at = row_at_.data();
+    planes.col_at = col_at_.data();
+    planes.in_end = in_end_;
+    planes.ahead_at = lines_.data();
+    planes.ahead_lines = ToNextBlock() == 0 ? 0 : static_cast<int64_t>(lines_.size());
     planes.count = stepped_ < 0 ? 1 : size_[stepped_];
     planes.step = step_;
     planes.starts = static_cast<int64_t>(starts_.size());
@@ -128,26 +146,58 @@ class Walk {
   void PlanStarts() {
     std::copy(size_, size_ + b_.rank, planned_);
     stepped_ = -1;
-    size_t count = 1;
     for (int d = 0; d < b_.rank; ++d) {
-      if (d == b_.row || d == b_.col || size_[d] == 1) continue;
+      if (in_group_[d] || size_[d] == 1) continue;
       if (stepped_ < 0 || size_[d] > size_[stepped_]) stepped_ = d;
-      count *= size_[d];
     }
     step_ = stepped_ < 0 ? Offset{0, 0} : Offset{b_.dim[stepped_].in, stride_[stepped_]};
-    if (stepped_ >= 0) count /= size_[stepped_];
-    starts_.resize(count);
-    starts_[0] = {0, 0};
-    size_t filled = 1;
+    starts_.assign(1, {0, 0});
     for (int d = b_.rank - 1; d >= 0; --d) {
-      if (d == b_.row || d == b_.col || d == stepped_) continue;
-      for (int64_t i = 1; i < size_[d]; ++i) {
-        const Offset shift{i * b_.dim[d].in, i * stride_[d]};
-        for (size_t k = 0; k < filled; ++k) {
-          starts_[i * filled + k] = {starts_[k].in + shift.in, starts_[k].out + shift.out};
-        }
+      if (in_group_[d] || d == stepped_) continue;
+      Spread(size_[d], Offset{b_.dim[d].in, stride_[d]}, &starts_);
+    }
+    if (b_.grouped) {
+      row_at_.assign(1, 0);
+      for (int i = b_.rank - 1; i >= b_.rank - b_.row_dims; --i) {
+        const int d = b_.order_out[i];
+        Spread(size_[d], b_.dim[d].in, &row_at_);
       }
-      filled *= size_[d];
+      col_at_.assign(1, 0);
+      for (int d = b_.rank - 1; d >= b_.rank - b_.col_dims; --d) {
+        Spread(size_[d], stride_[d], &col_at_);
+      }
+    }
+    if (b_.store == Store::kStaged && (b_.grouped || !asks_)) PlanLines();
+  }
+
+  // Lists the lines of a block's input, for the next block's to be asked for.
+  void PlanLines() {
+    int64_t run = b_.element;
+    int d = b_.rank - 1;
+    for (bool whole = true; d >= 0 && whole; --d) {
+      run *= size_[d];
+      whole = size_[d] == b_.dim[d].extent;
+    }
+    lines_.clear();
+    for (int64_t at = 0; at < run; at += kLine) lines_.push_back(at);
+    if (run % kLine != 0) lines_.push_back(run - 1);
+    for (; d >= 0; --d) Spread(size_[d], b_.dim[d].in, &lines_);
+  }
+
+  // Repeats `offsets` at 0, `stride`, ... (size - 1) * `stride`.
+  static void Spread(int64_t size, Offset stride, std::vector<Offset>* offsets) {
+    const size_t count = offsets->size();
+    offsets->resize(count * size);
+    for (size_t k = count; k < offsets->size(); ++k) {
+      const Offset before = (*offsets)[k - count];
+      (*offsets)[k] = {before.in + stride.in, before.out + stride.out};
+    }
+  }
+  static void Spread(int64_t size, ptrdiff_t stride, std::vector<ptrdiff_t>* offsets) {
+    const size_t count = offsets->size();
+    offsets->resize(count * size);
+    for (size_t k = count; k < offsets->size(); ++k) {
+      (*offsets)[k] = (*offsets)[k - count] + stride;
     }
   }
 
@@ -168,10 +218,14 @@ class Walk {
     int64_t share = run;  // bytes of a run that are this block's, before the cuts are moved
     if (cut >= 0) {
       const int64_t left = b_.dim[cut].extent - at_[cut] - size_[cut];
+      const int64_t more = (kLine + run - 1) / run;
       share = run * size_[cut];
-      starts = at_[cut] == 0;
-      ends = left == 0;
-      size_[cut] += std::min(left, (kLine + run - 1) / run);
+      // Where a line's worth is too much, ragged ends cost less.
+      if (more * kMoreShare <= b_.dim[cut].block) {
+        starts = at_[cut] == 0;
+        ends = left == 0;
+        size_[cut] += std::min(left, more);
+      }
       run *= size_[cut];
     }
     const int64_t pitch = (run + kLine - 1) / kLine * kLine + kLine;
@@ -183,8 +237,15 @@ class Walk {
     }
     char* staged = StagingBuffer(bytes);
     Block(in, staged);
+    int64_t runs = 1, run_at = 0, asked = 0;
+    for (int k = 0; k < outer; ++k) runs *= size_[b_.order_out[k]];
+    const char* next = in + ToNextBlock();
+    const int64_t lines = asks_ || next == in ? 0 : static_cast<int64_t>(lines_.size());
     int64_t position[kMaxRank] = {};
     for (;;) {
+      for (const int64_t end = lines * ++run_at / runs; asked < end; ++asked) {
+        __builtin_prefetch(next + lines_[asked], 0, 2);
+      }
       const int64_t from = starts ? 0 : ToLine(out);
       const int64_t to = ends ? share : std::min(run, share + ToLine(out + share));
       if (from < to) kernels_.stream(out + from, staged + from, to - from);
@@ -212,9 +273,13 @@ class Walk {
   int64_t at_[kMaxRank], size_[kMaxRank], stride_[kMaxRank];
   // What PlanStarts() found, and for which block size.
   int64_t planned_[kMaxRank];
+  bool in_group_[kMaxRank] = {};
   int stepped_ = -1;
   Offset step_;
   std::vector<Offset> starts_;
+  std::vector<ptrdiff_t> row_at_, col_at_, lines_;
+  const char* in_end_ = nullptr;
+  bool asks_;  // whether the kernel asks for the next block's input
 };
 
 }  // namespace
@@ -222,7 +287,7 @@ class Walk {
 void RunBlocks(const CpuBlocks& blocks, const Plan& plan, const KernelTable& kernels,
                const char* in, char* out, int64_t first, int64_t last) {
   if (first >= last) return;
-  Walk(blocks, PickKernel(blocks, plan, kernels), kernels).Run(in, out, first, last);
+  Walk(blocks, plan, kernels).Run(in, plan.permutation.bytes(), out, first, last);
   // Streaming stores are ordered by nothing else.
   if (blocks.store != Store::kCached) kernels.fence();
 }

@@ -1,5 +1,6 @@
 // The inner kernels of one instruction set: compiled once for each, with its compiler flags and
 // JAX_TRANSPOSE_ISA set to its name.
+#include "cpu/grouped.h"
 #include "cpu/interleave.h"
 #include "cpu/kernel_table.h"
 #include "cpu/row_copies.h"
@@ -24,6 +25,10 @@ const KernelTable kTable = {
      TilePlanes<4, Mode::kStreaming>, TilePlanes<8, Mode::kStreaming>,
      TilePlanes<16, Mode::kStreaming>},
     {ShiftedPlanes<1>, ShiftedPlanes<2>, ShiftedPlanes<4>, ShiftedPlanes<8>, ShiftedPlanes<16>},
+    {GroupedPlanes<1, false>, GroupedPlanes<2, false>, GroupedPlanes<4, false>,
+     GroupedPlanes<8, false>, GroupedPlanes<16, false>},
+    {GroupedPlanes<1, true>, GroupedPlanes<2, true>, GroupedPlanes<4, true>, GroupedPlanes<8, true>,
+     GroupedPlanes<16, true>},
     {InterleavePlanes<1>, InterleavePlanes<2>, InterleavePlanes<4>, InterleavePlanes<8>,
      TilePlanes<16, Mode::kCached>},
     Rows<false>,

@@ -36,6 +36,13 @@ struct Planes {
   // rows than this part's may be read to complete that line.
   int64_t rows_ahead;
   bool starts_row, ends_row;  // whether this part is the first, the last of its output rows
+  // For `grouped`: offsets of the input's rows and of the output's, in ascending order, instead of
+  // the pitches; and the input's end, before which rows may be read further than their length.
+  const ptrdiff_t *row_at, *col_at;
+  const char* in_end;
+  // For `grouped_ahead`: offsets of lines to ask for, from `in` + `ahead`.
+  const ptrdiff_t* ahead_at;
+  int64_t ahead_lines;
 };
 
 using PlanesKernel = void (*)(const Planes&);
@@ -59,6 +66,8 @@ struct KernelTable {
   PlanesKernel tiles[5], tiles_ahead[5], tiles_streaming[5];
   // Streaming too, to rows that start anywhere.
   PlanesKernel tiles_shifted[5];
+  // Rows and columns that run over several dimensions, for cached data and for inputs that are not.
+  PlanesKernel grouped[5], grouped_ahead[5];
   // One side of 2 to 8 elements, adjacent in memory: see Interleaves().
   PlanesKernel interleave[5];
   PlanesKernel rows, rows_ahead, rows_streaming;

@@ -7,6 +7,9 @@ namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kLongRun = 1024;  // bytes that make the ends' part in a run's cost small
+constexpr int64_t kShortRun = 256;  // bytes of a run below which neighbours must be staged
+// Copies of runs, and blocks of short runs, stay in the cache until twice the size of tiles.
+constexpr int64_t kStagedFactor = 2;
 // Outputs written in order stay in the cache until they are this many times as large as others.
 constexpr int64_t kInOrderFactor = 16;
 
@@ -19,6 +22,7 @@ struct Shaper {
   const Permutation& p;
   int rank, row, col;
   int64_t element;
+  bool even;  // blocks of about one size instead of whole tiles
   int64_t block[kMaxRank];
 
   int64_t bytes() const {
@@ -29,10 +33,11 @@ struct Shaper {
 
   // The sides of tiles, where cut, end on whole tiles.
   void Grow(int d, int64_t want) {
-    if (d == row || d == col) {
+    if (!even && (d == row || d == col)) {
       const int64_t tile = std::max<int64_t>(1, kLine / element);
       want = CeilDiv(want, tile) * tile;
     }
+    if (even) want = CeilDiv(p.extent[d], CeilDiv(p.extent[d], want));
     block[d] = std::max(block[d], std::min(p.extent[d], want));
   }
 
@@ -80,23 +85,29 @@ Store PickStore(const Permutation& p, const CpuBlocks& b, bool out_aligned, int6
   for (int d = 0; d < b.rank; ++d) {
     if (d != b.row || kept) lines = lines && s.out[d] * p.element_bytes % kLine == 0;
   }
-  // A long run is streamed by itself, ragged ends and all.
-  if (kept) return lines || b.element >= kLongRun ? Store::kStreaming : Store::kStaged;
+  const Store staged = bytes < stream_bytes * kStagedFactor ? Store::kCached : Store::kStaged;
+  if (kept) {
+    if (bytes < stream_bytes * kStagedFactor) return Store::kCached;
+    // A long run is streamed by itself, ragged ends and all.
+    return lines || b.element >= kLongRun ? Store::kStreaming : staged;
+  }
   if (WritesInOrder(p, b.row, b.col)) {
     return bytes < stream_bytes * kInOrderFactor ? Store::kCached : Store::kStaged;
   }
   // Whole lines come out of whole tiles.
   const int64_t rows = p.extent[b.row], cols = p.extent[b.col], tile = kLine / p.element_bytes;
-  if (rows < tile || cols < tile) return Store::kStaged;
+  if (rows < tile || cols < tile) return staged;
+  // Short output runs that do not follow each other would be streamed as single lines.
+  if (b.rank > 2 && rows * p.element_bytes < kShortRun && s.out[b.col] != rows) return staged;
   if (lines) return Store::kStreaming;
-  return rows * p.element_bytes >= kLongRun ? Store::kShifted : Store::kStaged;
+  return rows * p.element_bytes >= kLongRun ? Store::kShifted : staged;
 }
 
 Targets PickTargets(const Permutation& p, const CpuBlocks& b) {
   const int64_t rows = p.extent[b.row] * b.element, cols = p.extent[b.col] * b.element;
   switch (b.store) {
     case Store::kCached:
-      return {256, 256, 16 << 10};
+      return {1024, 1024, 64 << 10};
     case Store::kStreaming:
       if (b.rank == 2 && cols < kLongRun) return {1024, 1024, 16 << 10};
       if (rows < 256) return {1024, 512, 16 << 10};
@@ -104,7 +115,34 @@ Targets PickTargets(const Permutation& p, const CpuBlocks& b) {
     case Store::kShifted:
       return {256, 2048, 16 << 10};
     default:
-      return {b.element >= 4 ? 1024 : 512, 512, 64 << 10};
+      return {512, b.element >= 4 ? 1024 : 512, 64 << 10};
+  }
+}
+
+// Adds to a block's rows and columns the dims that lie next to them, to the shorter side first.
+void PickGroups(const Shaper& shape, CpuBlocks* b) {
+  const Permutation& p = shape.p;
+  int64_t rows = shape.block[b->row], cols = shape.block[b->col];
+  bool taken[kMaxRank] = {};
+  taken[b->row] = taken[b->col] = true;
+  // The dim that comes next, where a side's dims so far are whole; -1 otherwise.
+  auto next = [&](int outermost, int candidate) {
+    if (shape.block[outermost] < p.extent[outermost]) return -1;
+    return taken[candidate] || shape.block[candidate] == 1 ? -1 : candidate;
+  };
+  while (b->row_dims < b->rank && b->col_dims < b->rank) {
+    const int row = next(p.axes[b->rank - b->row_dims], p.axes[b->rank - 1 - b->row_dims]);
+    const int col = next(b->rank - b->col_dims, b->rank - 1 - b->col_dims);
+    if (row < 0 && col < 0) return;
+    if (col < 0 || (row >= 0 && rows <= cols)) {
+      rows *= shape.block[row];
+      taken[row] = true;
+      ++b->row_dims;
+    } else {
+      cols *= shape.block[col];
+      taken[col] = true;
+      ++b->col_dims;
+    }
   }
 }
 
@@ -119,13 +157,21 @@ CpuBlocks MakeCpuBlocks(const Permutation& p, bool out_aligned, int64_t stream_b
   const int col = b.col = b.rank - 1, row = b.row = p.axes[b.rank - 1];
   b.store = PickStore(p, b, out_aligned, stream_bytes);
   const Targets t = PickTargets(p, b);
-
-  Shaper shape{p, b.rank, row, col, b.element, {}};
+  const bool even = b.rank > 2 && (b.store == Store::kCached || b.store == Store::kStaged);
+  Shaper shape{p, b.rank, row, col, b.element, even, {}};
   std::fill(shape.block, shape.block + b.rank, 1);
   shape.GrowRun(t.in_run, [&](int i) { return b.rank - 1 - i; });
   shape.GrowRun(t.out_run, [&](int i) { return p.axes[b.rank - 1 - i]; });
   for (int d = b.rank - 1; d >= 0 && shape.bytes() < t.block; --d) {
     shape.Grow(d, CeilDiv(t.block * shape.block[d], shape.bytes()));
+  }
+
+  if (!kept && !CpuInterleaves(p) && (b.store == Store::kCached || b.store == Store::kStaged)) {
+    PickGroups(shape, &b);
+    // Batches of small squares have kernels of their own; other small matrices are as good here.
+    const int64_t rows = p.extent[row], cols = p.extent[col], tile = kLine / b.element;
+    const bool small = rows <= tile && cols <= tile && rows != cols;
+    b.grouped = b.row_dims > 1 || b.col_dims > 1 || (b.rank > 2 && small);
   }
 
   // Blocks follow the input, so that its pages are read in order.

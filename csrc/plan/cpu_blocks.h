@@ -25,6 +25,10 @@ struct CpuBlocks {
   Dim dim[kMaxRank];        // in the order of the walk, the outermost first
   int order_out[kMaxRank];  // the same dims in output order, the outermost first
   int row = 0, col = 0;     // dims that are innermost in the output and in the input
+  // How many of the output's and of the input's innermost dims form a block's rows and columns:
+  // more than one where that makes short sides long.
+  int row_dims = 1, col_dims = 1;
+  bool grouped = false;  // whether the kernel for such rows and columns is used
   Store store = Store::kCached;
   int64_t blocks = 0;
 };
