@@ -35,6 +35,7 @@ import jax_transpose
 from jax_transpose import _cpu
 
 from . import cases, hptt, operands, report, timing
+from .options import size
 from .timing import Program
 
 REPEAT = 11
@@ -253,7 +254,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     command.add_argument("--suite", default="cpu", help="cpu (default), ttc57, or a .json file")
     command.add_argument("--dtype", help="run every case in this dtype")
-    command.add_argument("--max-bytes", type=int, help="halve dimensions until a case fits")
+    command.add_argument("--max-bytes", type=size, help="halve dimensions until a case fits")
     command.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
     )

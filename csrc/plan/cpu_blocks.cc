@@ -10,6 +10,8 @@ constexpr int64_t kLongRun = 1024;  // bytes that make the ends' part in a run's
 constexpr int64_t kShortRun = 256;  // bytes of a run below which neighbours must be staged
 // Copies of runs, and blocks of short runs, stay in the cache until twice the size of tiles.
 constexpr int64_t kStagedFactor = 2;
+// Kept runs are written as they come; the third-level cache then holds what fits it.
+constexpr int64_t kKeptFactor = 8;
 // Outputs written in order stay in the cache until they are this many times as large as others.
 constexpr int64_t kInOrderFactor = 16;
 
@@ -87,7 +89,7 @@ Store PickStore(const Permutation& p, const CpuBlocks& b, bool out_aligned, int6
   }
   const Store staged = bytes < stream_bytes * kStagedFactor ? Store::kCached : Store::kStaged;
   if (kept) {
-    if (bytes < stream_bytes * kStagedFactor) return Store::kCached;
+    if (bytes < stream_bytes * kKeptFactor) return Store::kCached;
     // A long run is streamed by itself, ragged ends and all.
     return lines || b.element >= kLongRun ? Store::kStreaming : staged;
   }

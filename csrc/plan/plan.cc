@@ -239,7 +239,7 @@ std::vector<Plan> CudaCandidates(Request request) {
   return candidates;
 }
 
-constexpr int64_t kCpuScatteredBytes = int64_t{4} << 20;
+constexpr int64_t kCpuScatteredBytes = int64_t{8} << 20;
 
 // XLA's loops vectorize for some shapes and not for others.
 static int64_t CpuCrossoverBytes(const Plan& plan) {
@@ -247,9 +247,7 @@ static int64_t CpuCrossoverBytes(const Plan& plan) {
   // Wide elements in short or scattered runs are moved one by one, which XLA does as well until
   // the pages of a fresh output cost more.
   const bool scattered = p.rank > 2 && (plan.kind == Kind::kTiny || plan.kind == Kind::kBlocked);
-  if (scattered && p.element_bytes >= (plan.kind == Kind::kTiny ? 8 : 16)) {
-    return kCpuScatteredBytes;
-  }
+  if (scattered && p.element_bytes >= 8) return kCpuScatteredBytes;
   switch (plan.kind) {
     case Kind::kRows:
       return int64_t{256} << 10;
