@@ -214,7 +214,7 @@ __device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* 
 }
 
 template <int kBytes, class Index>
-__global__ void __launch_bounds__(kShiftedThreads, sizeof(Index) == 4 ? 4 : 3)
+__global__ void __launch_bounds__(kShiftedThreads, sizeof(Index) == 4 ? 4 : 2)
     ShiftedKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out, TileGrid<Index> grid,
                   uint64_t first_block) {
   using Tile = ShiftedTile<kBytes>;
