@@ -235,7 +235,7 @@ def check_parts(x, sharded):
     assert_same_bits(out, run(np.transpose, x))
 
 
-@pytest.mark.parametrize("name", ["data parallel", "é", "1", "a/b"])
+@pytest.mark.parametrize("name", ["data parallel", "1", "a/b"])
 def test_odd_axis_names(name):
     mesh = device_mesh((2, 4), (name, "->"))
     x = small_values(SHAPE, "float32")
