@@ -66,7 +66,7 @@ def _permuted(sharding: Any, permutation: tuple[int, ...]) -> Any:
     if not isinstance(sharding, NamedSharding):
         try:
             return _compat.permute_sharding(sharding, permutation)
-        except NotImplementedError:  # of older pmap
+        except NotImplementedError:  # a sharding of pmap in older JAX
             raise ValueError(
                 f"x has sharding {sharding}: out= over several devices needs a NamedSharding"
             ) from None

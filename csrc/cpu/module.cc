@@ -53,26 +53,17 @@ ffi::Error TransposeInto(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::AnyBuffer
   return Transpose(pool, in, out, permutation, element_bits, kernel, tile);
 }
 
-XLA_FFI_DEFINE_HANDLER(TransposeHandler, Transpose,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::ThreadPool>()
-                           .Arg<ffi::AnyBuffer>()
-                           .Ret<ffi::AnyBuffer>()
-                           .Attr<ffi::Span<const int64_t>>("permutation")
-                           .Attr<int64_t>("element_bits")
-                           .Attr<std::string_view>("kernel")
-                           .Attr<int64_t>("tile"));
+XLA_FFI_DEFINE_HANDLER(
+    TransposeHandler, Transpose,
+    BindAttributes(
+        ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>()));
 
 XLA_FFI_DEFINE_HANDLER(TransposeIntoHandler, TransposeInto,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::ThreadPool>()
-                           .Arg<ffi::AnyBuffer>()
-                           .Arg<ffi::AnyBuffer>()
-                           .Ret<ffi::AnyBuffer>()
-                           .Attr<ffi::Span<const int64_t>>("permutation")
-                           .Attr<int64_t>("element_bits")
-                           .Attr<std::string_view>("kernel")
-                           .Attr<int64_t>("tile"));
+                       BindAttributes(ffi::Ffi::Bind()
+                                          .Ctx<ffi::ThreadPool>()
+                                          .Arg<ffi::AnyBuffer>()
+                                          .Arg<ffi::AnyBuffer>()
+                                          .Ret<ffi::AnyBuffer>()));
 
 Platform ParsePlatform(const std::string& name) {
   if (name == "cpu") return Platform::kCpu;

@@ -73,26 +73,18 @@ std::vector<float> Measure(const std::vector<int64_t>& shape, const std::vector<
 }
 
 XLA_FFI_DEFINE_HANDLER(TransposeHandler, Transpose,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::PlatformStream<cudaStream_t>>()
-                           .Arg<ffi::AnyBuffer>()
-                           .Ret<ffi::AnyBuffer>()
-                           .Attr<ffi::Span<const int64_t>>("permutation")
-                           .Attr<int64_t>("element_bits")
-                           .Attr<std::string_view>("kernel")
-                           .Attr<int64_t>("tile"),
+                       BindAttributes(ffi::Ffi::Bind()
+                                          .Ctx<ffi::PlatformStream<cudaStream_t>>()
+                                          .Arg<ffi::AnyBuffer>()
+                                          .Ret<ffi::AnyBuffer>()),
                        {ffi::Traits::kCmdBufferCompatible});
 
 XLA_FFI_DEFINE_HANDLER(TransposeIntoHandler, TransposeInto,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::PlatformStream<cudaStream_t>>()
-                           .Arg<ffi::AnyBuffer>()
-                           .Arg<ffi::AnyBuffer>()
-                           .Ret<ffi::AnyBuffer>()
-                           .Attr<ffi::Span<const int64_t>>("permutation")
-                           .Attr<int64_t>("element_bits")
-                           .Attr<std::string_view>("kernel")
-                           .Attr<int64_t>("tile"),
+                       BindAttributes(ffi::Ffi::Bind()
+                                          .Ctx<ffi::PlatformStream<cudaStream_t>>()
+                                          .Arg<ffi::AnyBuffer>()
+                                          .Arg<ffi::AnyBuffer>()
+                                          .Ret<ffi::AnyBuffer>()),
                        {ffi::Traits::kCmdBufferCompatible});
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "plan/plan.h"
 #include "xla/ffi/api/ffi.h"
@@ -64,6 +65,16 @@ inline ffi::Error PlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer 
     return ffi::Error::Success();
   }
   return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jax_transpose: " + error);
+}
+
+// The attributes of every handler, in the order in which its function takes them.
+template <class Binding>
+auto BindAttributes(Binding binding) {
+  return std::move(binding)
+      .template Attr<ffi::Span<const int64_t>>("permutation")
+      .template Attr<int64_t>("element_bits")
+      .template Attr<std::string_view>("kernel")
+      .template Attr<int64_t>("tile");
 }
 
 }  // namespace jax_transpose
