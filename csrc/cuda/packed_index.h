@@ -16,11 +16,13 @@ struct PackedBlock {
 JAX_TRANSPOSE_PORTABLE PackedBlock LocateBlock(const PackedGrid& grid, const uint8_t* in,
                                                uint8_t* out, uint32_t block) {
   PackedBlock result{in, out, {grid.split[0].tile, grid.split[1].tile}, true};
+  uint32_t number = block;
+#pragma unroll 2
   for (int i = 0; i < grid.grid_digits; ++i) {
     const GridDigit& digit = grid.grid[i];
     const uint32_t quotient = (MultiplyHigh(block, digit.multiplier) + block) >> digit.shift;
-    const uint32_t coordinate = block - quotient * digit.extent;
-    block = quotient;
+    const uint32_t coordinate = number - quotient * digit.extent;
+    number = quotient;
     result.in += coordinate * digit.in;
     result.out += coordinate * digit.out;
     if (!grid.partial) continue;
@@ -39,7 +41,7 @@ JAX_TRANSPOSE_PORTABLE uint32_t Quotient(uint32_t number, uint32_t reciprocal) {
   return reciprocal == 0 ? number : MultiplyHigh(number, reciprocal);
 }
 
-// What `kCount` numbers add up to, digit by digit.
+// What `kCount` numbers add up to, digit by digit. Quotients do not wait for each other.
 template <int kCount>
 struct DigitSums {
   uint32_t number[kCount];
@@ -50,14 +52,16 @@ struct DigitSums {
 template <bool kPartial, int kCount>
 JAX_TRANSPOSE_PORTABLE void SumDigits(const TileDigit* digits, int digit_count,
                                       DigitSums<kCount>* sums) {
+  uint32_t number[kCount];
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) number[k] = sums->number[k];
   for (int i = 0; i < digit_count; ++i) {
     const TileDigit& digit = digits[i];
-    const bool last = i == digit_count - 1;
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
-      const uint32_t quotient = last ? 0 : MultiplyHigh(sums->number[k], digit.reciprocal);
-      const uint32_t coordinate = sums->number[k] - quotient * digit.extent;
-      sums->number[k] = quotient;
+      const uint32_t quotient = MultiplyHigh(sums->number[k], digit.reciprocal);
+      const uint32_t coordinate = number[k] - quotient * digit.extent;
+      number[k] = quotient;
       sums->global[k] += coordinate * digit.global;
       sums->shared[k] += coordinate * digit.shared;
       if (kPartial) {

@@ -24,9 +24,12 @@ struct ShiftedTile {
   // Shared-memory reads in flight for a warp: about eight words.
   static constexpr int kUnroll = kPasses * kPerWord >= 8 ? 1 : 8 / (kPasses * kPerWord);
 
-  // Word w of a row in row group q (the kPerWord rows of one output word) lies at w ^ Swizzle(q).
-  // Rows that start at different words of a unit share no bank; where all start at the same one,
-  // four meet, which hides behind the memory system.
+  // A row begins in the first or second unit of its place in shared memory, as it does in a sector of
+  // global memory, and its last unit may come round to the front: a copy of a sector whose halves
+  // lie in two sectors of shared memory is two requests. Word w of a place in row group q (the
+  // kPerWord rows of one output word) lies at w ^ Swizzle(q). Rows that start at different words of
+  // a unit share no bank; where all start at the same one, four meet, which hides behind the memory
+  // system.
   static constexpr int kUnitWords = 16 / kWord;
   __device__ __forceinline__ static int Swizzle(int q) { return q / kUnitWords % 8 * kUnitWords; }
 
@@ -68,8 +71,9 @@ __device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* in, int6
   for (int round = 0; round < kRounds; ++round) {
     const int r = first + round * kStride;
     const int skew = static_cast<int>(reinterpret_cast<uintptr_t>(start) % 16);
+    const int half = static_cast<int>(reinterpret_cast<uintptr_t>(start) % 32) / 16;
     const int swizzle = Tile::Swizzle(r / Tile::kPerWord) / Tile::kUnitWords;
-    uint4* target = tile + r * Tile::kUnits + (lane ^ swizzle);
+    uint4* target = tile + r * Tile::kUnits + (((lane + half) & (Tile::kUnits - 1)) ^ swizzle);
     const uint8_t* source = start - skew + lane * 16;
     if constexpr (kInterior) {
       CopyAsync(target, source);
@@ -103,7 +107,7 @@ __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, 
                                           bool overlap, int64_t row0, int64_t rows, int cols,
                                           int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int first = (reinterpret_cast<uintptr_t>(in) + (row0 + lane) * in_pitch_bytes) % 16 / 8;
+  const int first = (reinterpret_cast<uintptr_t>(in) + (row0 + lane) * in_pitch_bytes) % 32 / 8;
   const OwnSectors<Tile> own(overlap);
   uint8_t* target = out + warp * out_pitch_bytes + lane * 8;
   for (int c = warp; c < cols; c += Tile::kWarps) {
@@ -113,7 +117,7 @@ __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, 
       const int r = lane + 32 * h;
       if (own.Hold(position, h) && row0 + r >= 0 && row0 + r < rows) {
         reinterpret_cast<uint2*>(target)[32 * h] =
-            tile[r * Tile::kPitch + ((c + first) ^ Tile::Swizzle(r))];
+            tile[r * Tile::kPitch + (((c + first) & (Tile::kPitch - 1)) ^ Tile::Swizzle(r))];
       }
     }
     target += Tile::kWarps * out_pitch_bytes;
@@ -124,26 +128,27 @@ __device__ __forceinline__ void StoreWide(const uint2* tile, const uint8_t* in, 
 // word-sized transpose, and each output row's words are then shifted by that row's misalignment.
 // kWholeRows, kWholeCols: every row, every column of the tile exists.
 template <int kBytes, class Tile, bool kWholeRows, bool kWholeCols>
-__device__ __forceinline__ void StoreWords(const uint32_t* tile, const uint8_t* in, uint8_t* out,
+__device__ __forceinline__ void StoreWords(const uint8_t* tile, const uint8_t* in, uint8_t* out,
                                            bool overlap, int64_t row0, int64_t rows, int cols,
                                            int64_t in_pitch_bytes, int64_t out_pitch_bytes) {
   constexpr int kPer = Tile::kPerWord, kPasses = Tile::kPasses;
   const int lane = threadIdx.x % 32;
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // tells the compiler that it is uniform
-  const int swizzle = Tile::Swizzle(lane);
-  // Rows 32 groups apart start at the same byte of a 16-byte unit, and rows of neighboring groups
-  // at the same byte of a word: byte shifts are the same for all lanes, word shifts for all passes.
+  // Rows 32 groups apart start at the same byte of a sector, and rows of neighboring groups at the
+  // same byte of a word: byte shifts are the same for all lanes, word shifts for all passes.
   int shift[kPer], first[kPer];
 #pragma unroll
   for (int k = 0; k < kPer; ++k) {
     const int start = static_cast<int>(
-        (reinterpret_cast<uintptr_t>(in) + (row0 + lane * kPer + k) * in_pitch_bytes) % 16);
+        (reinterpret_cast<uintptr_t>(in) + (row0 + lane * kPer + k) * in_pitch_bytes) % 32);
     shift[k] = start % 4 * 8;
-    first[k] = start / 4;
+    first[k] = start / 4 * 4;
   }
-  const uint32_t* lane_words = tile + lane * kPer * Tile::kPitch;
+  // In bytes, so that one instruction wraps, swizzles and adds the lane's rows.
+  const int lane_rows = lane * kPer * Tile::kWindow + Tile::Swizzle(lane) * 4;
   auto word_at = [&](int h, int k, int w) {
-    return lane_words[(32 * h * kPer + k) * Tile::kPitch + ((w + first[k]) ^ swizzle)];
+    const int at = ((4 * w + first[k]) & (Tile::kWindow - 1)) ^ lane_rows;
+    return *reinterpret_cast<const uint32_t*>(tile + at + (32 * h * kPer + k) * Tile::kWindow);
   };
 
   const OwnSectors<Tile> own(overlap);
@@ -218,8 +223,7 @@ __global__ void __launch_bounds__(kShiftedThreads, sizeof(Index) == 4 ? 4 : 2)
     ShiftedKernel(const uint8_t* __restrict__ in, uint8_t* __restrict__ out, TileGrid<Index> grid,
                   uint64_t first_block) {
   using Tile = ShiftedTile<kBytes>;
-  // A row more: where rows are aligned, the word after the last one is read, and not used.
-  __shared__ uint4 tile[(Tile::kRows + 1) * Tile::kUnits];
+  __shared__ uint4 tile[Tile::kRows * Tile::kUnits];
 
   const TileOrigin<Index> origin = LocateTile(grid, BlockNumber<Index>(first_block),
                                               Tile::kRows - grid.row_overlap, grid.tile_cols);
@@ -248,15 +252,15 @@ __global__ void __launch_bounds__(kShiftedThreads, sizeof(Index) == 4 ? 4 : 2)
     StoreWide<Tile>(reinterpret_cast<const uint2*>(tile), in, out, overlap, row0, rows, cols,
                     in_pitch, out_pitch);
   } else {
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(tile);
+    const auto* bytes = reinterpret_cast<const uint8_t*>(tile);
     if (whole) {
-      StoreWords<kBytes, Tile, true, true>(words, in, out, overlap, row0, rows, cols, in_pitch,
+      StoreWords<kBytes, Tile, true, true>(bytes, in, out, overlap, row0, rows, cols, in_pitch,
                                            out_pitch);
     } else if (whole_rows) {
-      StoreWords<kBytes, Tile, true, false>(words, in, out, overlap, row0, rows, cols, in_pitch,
+      StoreWords<kBytes, Tile, true, false>(bytes, in, out, overlap, row0, rows, cols, in_pitch,
                                             out_pitch);
     } else {
-      StoreWords<kBytes, Tile, false, false>(words, in, out, overlap, row0, rows, cols, in_pitch,
+      StoreWords<kBytes, Tile, false, false>(bytes, in, out, overlap, row0, rows, cols, in_pitch,
                                              out_pitch);
     }
   }

@@ -152,7 +152,7 @@ class Layouter {
   }
 
   bool BreaksLines(const Digits& digits, const int* pad) const {
-    if (!vectors() || width_ == 16) return false;
+    if (!vectors()) return false;
     int64_t unbroken = width_;
     for (int i = 0; i < digits.count; ++i) {
       if (pad[i] != 0) return unbroken < kUnbrokenBytes;
@@ -161,10 +161,31 @@ class Layouter {
     return false;
   }
 
+  // Whether padding moves the halves of a 32-byte sector into two sectors of shared memory. An
+  // asynchronous copy of it then takes two requests instead of one: in all half as many again.
+  bool SplitsSectors(const Digits& digits, const int* pad) const {
+    if (!vectors()) return false;
+    int64_t bytes = width_;
+    for (int i = 0; i < digits.count; ++i) {
+      if (pad[i] != 0 && (pad[i] % 2 != 0 || bytes % kSectorBytes != 0)) return true;
+      bytes *= digits.fine[i].extent;
+    }
+    return false;
+  }
+
+  // Through registers sectors stay whole, but each vector takes more instructions, which only
+  // pays where few digits number it. Elements of 16 bytes are always copied.
+  bool CopiesAsync() const {
+    if (!launch_->in_vectors || width_ == 16) return launch_->in_vectors;
+    if (BreaksLines(digits_, pad_)) return false;
+    const bool few_digits = launch_->grid.grid_digits == 1;
+    return !few_digits || !SplitsSectors(digits_, pad_);
+  }
+
   bool MayPad(const Digits& digits, int i) const {
     int pad[kMaxFine] = {};
     pad[i] = 1;
-    return break_lines_ || !BreaksLines(digits, pad);
+    return width_ == 16 || break_lines_ || !BreaksLines(digits, pad);
   }
 
   double Attempt(const Order& order, const int* pad, const Sample& sample, Digits* digits) {
@@ -173,7 +194,9 @@ class Layouter {
     double conflicts = order.gather == Gather::kTakeApart3    ? 1
                        : order.gather == Gather::kInterleave3 ? 1.2
                                                               : CountConflicts(*digits, sample);
-    if (BreaksLines(*digits, pad)) conflicts += kBearableConflicts - 1;
+    if (BreaksLines(*digits, pad)) {
+      conflicts += width_ < 16 ? kBearableConflicts - 1 : SplitsSectors(*digits, pad) ? 1 : 0;
+    }
     const int64_t run_bytes = order.out_run * width_;
     const double score = conflicts + (run_bytes < 512 ? 0.02 : 0) + (run_bytes < 128 ? 1 : 0) +
                          0.02 * digits->run_count + (order.input_order ? 0.03 : 0);
@@ -234,8 +257,7 @@ class Layouter {
     const auto global = static_cast<uint32_t>(fine.step * stride[fine.dim]);
     const bool across = fine.dim == set_.split[1 - side] && set_.split[0] != set_.split[1];
     const bool along = set_.in_run[side] >> fine.dim & 1;
-    return {Reciprocal(fine.extent), fine.extent,       global, fine.shared,
-            across ? fine.step : 0,  along ? global : 0};
+    return {0, fine.extent, global, fine.shared, across ? fine.step : 0, along ? global : 0};
   }
 
   bool Emit() {
@@ -255,7 +277,7 @@ class Layouter {
       }
       run *= f.extent;
     }
-    launch_->async = launch_->in_vectors && !BreaksLines(digits_, pad_);
+    launch_->async = CopiesAsync();
 
     for (; next < digits_.count; ++next) {
       if (count == kMaxTileDigits) return false;
@@ -273,12 +295,15 @@ class Layouter {
     grid.out_digits = MergeDigits(grid.out, digits_.run_count);
     for (int i = 0; i < digits_.element_count; ++i) {
       const Fine& f = fine[digits_.elements[i]];
-      grid.element[i] = {Reciprocal(f.extent), f.extent, 0, f.shared, 0, 0};
+      grid.element[i] = {0, f.extent, 0, f.shared, 0, 0};
     }
     // An interleaving kernel takes its rows' stride from the first digit.
     grid.element_digits = order_.gather == Gather::kInterleave3
                               ? digits_.element_count
                               : MergeDigits(grid.element, digits_.element_count);
+    SetReciprocals(grid.in, grid.in_digits);
+    SetReciprocals(grid.out, grid.out_digits);
+    SetReciprocals(grid.element, grid.element_digits);
     grid.out_run = static_cast<uint32_t>(order_.out_run);
     grid.out_vectors = static_cast<uint32_t>(maker_.OutVectors(order_));
     grid.out_vectors_reciprocal = Reciprocal(grid.out_vectors);
@@ -319,13 +344,17 @@ int MergeDigits(TileDigit* digits, int count) {
       if (digit.global == last.extent * last.global && digit.shared == last.extent * last.shared &&
           digit.across == last.extent * last.across && digit.along == last.extent * last.along) {
         last.extent *= digit.extent;
-        last.reciprocal = Reciprocal(last.extent);
         continue;
       }
     }
     digits[kept++] = digit;
   }
   return kept;
+}
+
+void SetReciprocals(TileDigit* digits, int count) {
+  uint32_t radix = 1;
+  for (int i = 0; i < count; ++i) digits[i].reciprocal = Reciprocal(radix *= digits[i].extent);
 }
 
 bool LayOutTile(const Permutation& p, const Strides& strides, const TileSet& set,

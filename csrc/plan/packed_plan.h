@@ -13,9 +13,11 @@ inline constexpr int kMaxTileDigits = 16;
 inline constexpr int kMaxGridDigits = 32;
 
 // Numbers are split into mixed-radix digits, and every offset is a sum over the digits: a merged,
-// split or padded dimension costs no instruction of its own.
+// split or padded dimension costs no instruction of its own. Each digit divides the number itself,
+// by `radix`, the product of the extents up to and including its own, so that the digits of one
+// number come out side by side.
 struct TileDigit {
-  uint32_t reciprocal;  // 2^32 / extent, rounded up
+  uint32_t reciprocal;  // 2^32 / radix, rounded up
   uint32_t extent;
   uint32_t global;  // stride in this side's array, in elements
   uint32_t shared;  // stride in shared memory in bytes; for `rows`, in the output in elements
@@ -24,7 +26,8 @@ struct TileDigit {
 };
 
 struct GridDigit {
-  uint32_t multiplier, shift, extent;  // as Divider<uint32_t>
+  uint32_t multiplier, shift;  // of the radix, as Divider<uint32_t>
+  uint32_t extent;
   uint32_t splits;                     // bit 0: the input's split dimension, bit 1: the output's
   int64_t in, out;                     // strides in bytes
 };
