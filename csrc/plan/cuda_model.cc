@@ -20,7 +20,7 @@ constexpr KindFactor kFactors[] = {
     {Kind::kTiled, {2.6, 1.67, 1.1, 1.02, 1.05}},
     {Kind::kVectorized, {1.06, 1.08, 1.03, 1.03, 1.05}},
     {Kind::kAsyncCopy, {1.14, 1.1, 1.075, 1.045, 1.04}},
-    {Kind::kShifted, {1.3, 1.15, 1.1, 1.09, 0}},  // not of 16-byte elements
+    {Kind::kShifted, {1.2, 1.12, 1.08, 1.09, 0}},  // not of 16-byte elements
 };
 
 constexpr double kInPlace[] = {1.14, 1.14, 1.09, 1.06, 1.08};
@@ -36,7 +36,7 @@ double Factor(const Plan& plan) {
   if (plan.kind == Kind::kCopy) return 1;
   // Of tiles of a set of dimensions the cost model says more than the width.
   if (plan.kind == Kind::kRows) return std::max(1.0, 0.34 + 0.32 * plan.packed.cost);
-  if (plan.kind == Kind::kPacked) return std::max(1.0, 0.917 * plan.packed.cost - 0.87);
+  if (plan.kind == Kind::kPacked) return std::max(1.0, 0.917 * plan.packed.cost - 0.9);
   const int width = WidthIndex(plan.permutation.element_bytes);
   if (plan.kind == Kind::kInPlace) return (plan.aligned ? kInPlace : kInPlaceByElements)[width];
   // Where rows are not aligned, the vector kinds move elements as the padded tile does.
