@@ -28,8 +28,8 @@ struct TileDigit {
 struct GridDigit {
   uint32_t multiplier, shift;  // of the radix, as Divider<uint32_t>
   uint32_t extent;
-  uint32_t splits;                     // bit 0: the input's split dimension, bit 1: the output's
-  int64_t in, out;                     // strides in bytes
+  uint32_t splits;  // bit 0: the input's split dimension, bit 1: the output's
+  int64_t in, out;  // strides in bytes
 };
 
 // The dimension that ends a side's run: tiles cut it, and the last tile may be short.
