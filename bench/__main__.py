@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
@@ -13,10 +12,7 @@ WRONG, SLOWER = 1, 3
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    argv = sys.argv[1:] if argv is None else argv
     _prefer_installed()
-    if argv[:1] in (["cpu"], ["in_place"]):  # these have options of their own
-        return importlib.import_module(f"bench.{argv[0]}").main(argv[1:])
     command = parser()
     options = command.parse_intermixed_args(argv)
     if bool(options.files) != (options.command == "report"):

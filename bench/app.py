@@ -1,4 +1,4 @@
-"""The commands: run, print, write, compare."""
+"""Runs a command: measure, print, write, compare. Suites and reports are here."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ import jax_transpose
 
 from . import (
     cases,
+    commands,
     compare,
-    ladder,
+    cpu,
+    in_place,
     peers,
     photo,
     plot,
     report,
     screen,
-    sharded,
-    small,
     suite,
     tables,
 )
 from . import timing as clocks
 
 REPEAT = {"cpu": 15, "gpu": 30}
+REPEAT_OF = {"cpu": cpu.REPEAT, "in_place": in_place.REPEAT}
 
 
 def run(options: argparse.Namespace) -> int:
     """The exit status of `python -m bench` with these options."""
-    console = Console(width=None if Console().is_terminal else 150)
+    console = Console(width=None if Console().is_terminal else 160)
     old = report.read_json(options.compare) if options.compare else None
     if options.command == "report":
         document, status = _report(options, console)
@@ -57,16 +58,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(options, console: Console) -> tuple[dict, int]:
+    if options.command == "cpu":
+        options.threads = cpu.confine(options.threads)
     # 64-bit dtypes are benchmarked under their own names, not silently narrowed.
     jax.config.update("jax_enable_x64", True)
     if options.command == "random":
         options.suite = "random"
+    options.suite = options.suite or ("cpu" if options.command == "cpu" else "curated")
     options.deadline = time.monotonic() + (options.time_limit or float("inf"))
     platform = "cpu" if jax.default_backend() == "cpu" else "gpu"
-    repeat = options.repeat or REPEAT[platform]
+    repeat = options.repeat or REPEAT_OF.get(options.command, REPEAT)[platform]
     clocks.settle(platform)
-    commands = {"ladder": _ladder, "sharded": _sharded, "small": _small}
-    command = commands.get(options.command, _suite)
+    command = commands.COMMANDS.get(options.command, _suite)
     return command(options, console, platform, repeat)
 
 
@@ -186,140 +189,3 @@ def _report(options, console: Console) -> tuple[dict, int]:
             f"[yellow]{missing} of {document['suite_cases']} cases are in none of them[/]"
         )
     return _show_suite(console, document)
-
-
-# --- small arrays -------------------------------------------------------------------------------
-
-
-def _small(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    dtypes = _dtypes(options) or list(small.DTYPES)
-    sizes = _numbers(options.sizes, "--sizes") or list(small.SIZES[platform])
-    modes = options.modes.split(",") if options.modes else small.MODES[: 1 + (platform == "gpu")]
-    if not set(modes) <= set(small.MODES):
-        raise ValueError(f"--modes {options.modes}: allowed are {', '.join(small.MODES)}")
-    screen.header(console, platform, [], {})
-    records: list[dict] = []
-    status = 0
-
-    def document() -> dict:
-        return {
-            "schema": report.SCHEMA,
-            "kind": "small",
-            "complete": len(records) == len(dtypes) * len(sizes) * len(modes),
-            "environment": report.environment(platform, {}),
-            "worst": small.worst(records),
-            "records": records,
-        }
-
-    if "default" in modes:
-        left = options.deadline - time.monotonic()
-        deadline = options.deadline - (left / 2 if "graphs" in modes else 0)
-        with screen.Steps(console, len(dtypes) * len(sizes)) as steps:
-            for dtype in dtypes:
-                for record in small.measure(dtype, sizes, platform, deadline):
-                    records.append(record)
-                    steps.done(f"{record['n']}² {dtype}")
-                    if options.json:
-                        report.write_json(options.json, document())
-    if "graphs" in modes:
-        console.print(f"with {small.GRAPH_FLAG}, in a process of its own", highlight=False)
-        left = options.deadline - time.monotonic() if options.time_limit else None
-        try:
-            records += small.with_graphs(dtypes, sizes, left)
-        except RuntimeError as error:
-            console.print(f"[bold red]the process failed: {escape(str(error))}[/]")
-            status = 1
-    console.print(tables.small_table(records))
-    result = document()
-    for name, ratio in result["worst"]:
-        console.print(f"auto / XLA {ratio:.3f}: {name}", highlight=False)
-    worst = f"{result['worst'][0][1]:.2f} x" if records else "not compared with"
-    line = f"every program byte-exact · auto at worst {worst} XLA's transpose"
-    return result | {"last_line": line}, status
-
-
-# --- the ladder ---------------------------------------------------------------------------------
-
-
-def _ladder(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    dtypes = _dtypes(options) or ["float32"]
-    screen.header(console, platform, [], {})
-    total = len(dtypes) * len(ladder.SIZES[platform]) + 1 + len(ladder.CROSSOVER[platform])
-    with screen.Steps(console, total) as steps:
-        runner = ladder.Ladder(platform, repeat, steps.done)
-        result = runner.run(dtypes)
-    for table in tables.ladder_tables(result):
-        console.print(table)
-    found = ladder.claims(result)
-    checks = [ladder.auto_check(table) for table in result["tables"] if ladder.ours(table["rows"])]
-    environment = report.environment(platform, {})
-    tables.print_claims(console, found, checks, environment["device"])
-    for line in runner.wrong:
-        console.print(f"[bold red]WRONG BYTES: {escape(line)}[/]")
-    verdict = (
-        f"[bold red]WRONG BYTES in {len(runner.wrong)} measurements[/]"
-        if runner.wrong
-        else "[bold green]every rung byte-exact[/]"
-    )
-    return {
-        "schema": report.SCHEMA,
-        "kind": "ladder",
-        "environment": environment,
-        "repeat": repeat,
-        "claims": found,
-        "auto": checks,
-        **result,
-        "last_line": f"{verdict} · {ladder.describe(dtypes)} · {_auto_text(checks)}",
-    }, 1 if runner.wrong else 0
-
-
-def _auto_text(checks: list[dict]) -> str:
-    slow = [f"{c['size']}² {c['dtype']} ({c['ratio']:.2f} of {c['best']})" for c in checks]
-    slow = [text for text, check in zip(slow, checks, strict=True) if not check["holds"]]
-    return f"auto slower than a rung at {', '.join(slow)}" if slow else "auto is the best rung"
-
-
-# --- several devices ----------------------------------------------------------------------------
-
-
-def _sharded(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    runner = sharded.Runner(platform, options.kernel, repeat)
-    screen.header(console, platform, [], {})
-    runner.settle()
-    work = [(runner.sharded, case) for case in sharded.SHARDED[platform]]
-    work += [(runner.distributed, side) for side in sharded.DISTRIBUTED[platform]]
-    records = []
-    with screen.Steps(console, len(work)) as steps:
-        for measure, case in work:
-            records.append(measure(case))
-            steps.done(records[-1]["name"])
-    for table in sharded.tables(records, len(runner.devices)):
-        console.print(table)
-    console.print(f"times: {screen.sources(records)}")
-    return {
-        "schema": report.SCHEMA,
-        "kind": "sharded",
-        "kernel": options.kernel,
-        "devices": len(runner.devices),
-        "environment": report.environment(platform, {}),
-        "repeat": repeat,
-        "records": records,
-        "last_line": sharded.last_line(records),
-    }, int(any(record["status"] != "ok" for record in records))
-
-
-# --- options ------------------------------------------------------------------------------------
-
-
-def _dtypes(options) -> list[str]:
-    """The full names of `--dtype`'s list, or `--width`'s dtype."""
-    if options.width:
-        return [cases.WIDTH_DTYPES[options.width]]
-    return [cases.dtype_name(d) for d in options.dtype.split(",")] if options.dtype else []
-
-
-def _numbers(text: str | None, name: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        raise ValueError(f"{name} {text}: a list of whole numbers, e.g. 64,512") from None

@@ -5,28 +5,48 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
+from . import cpu, in_place
 from .report import geomean, summary
 
 THRESHOLD = 0.03
+#: Columns of "gbs" that are ours, by kind of document; in other kinds it is "ours".
+OURS = {"cpu": cpu.OURS, "in_place": in_place.OURS}
 
 
 def speeds(document: dict) -> dict[tuple, float]:
-    """Our speed by case: GB/s of a suite's or a ladder's document, of small arrays that over XLA's.
+    """Our speed by case: GB/s, but of small arrays that over XLA's.
 
     Small arrays: only ratios within a run say something, for the host's clocks and load change.
+
+    >>> row = {"side": 64, "dtype": "uint8", "gbs": {"in place": 2.0, "out=": 3.0, "copy": 4.0}}
+    >>> speeds({"kind": "in_place", "records": [row]})
+    {('64², in place', 'uint8'): 2.0, ('64², out=', 'uint8'): 3.0}
     """
     out = {}
-    if document.get("kind") == "small":
+    kind = document.get("kind")
+    if kind == "small":
         return _small_speeds(document)
     for r in document.get("records", []):
-        if "ours" in r.get("gbs", {}):
-            key = (r["name"], tuple(r["shape"]), tuple(r["axes"]), r["dtype"])
-            out[key] = r["gbs"]["ours"]
+        for column in OURS.get(kind, ("ours",)):
+            if column in r.get("gbs", {}):
+                out[_key(kind, r, column)] = r["gbs"][column]
     for table in document.get("tables", []):
         for name, row in table["rows"].items():
             if "gbs" in row and name not in ("copy", "jnp.transpose"):
                 out[(name, table["size"], table["dtype"])] = row["gbs"]
     return out
+
+
+def _key(kind: str | None, r: dict, column: str) -> tuple:
+    """What a speed belongs to; the first and the last entry name it to the reader."""
+    if kind == "in_place":
+        return (f"{r['side']}², {column}", r["dtype"])
+    name = r["name"]
+    if kind == "cpu":
+        name = f"{name}, {column}"
+    elif kind == "sharded":  # one name for several shapes
+        name = f"{name} {'x'.join(map(str, r['shape']))}"
+    return (name, tuple(r["shape"]), tuple(r["axes"]), r["dtype"])
 
 
 def _small_speeds(document: dict) -> dict[tuple, float]:
@@ -51,12 +71,17 @@ def compare(old: dict, new: dict, threshold: float = THRESHOLD) -> dict:
     common = [key for key in after if key in before]
     changes = [(f"{key[0]} {key[-1]}", round(after[key] / before[key], 4)) for key in common]
     return {
-        "same_device": old["environment"]["device"] == new["environment"]["device"],
+        "same_device": _device(old) == _device(new),
         "compared": len(common),
         "slower": sorted((c for c in changes if c[1] < 1 - threshold), key=lambda c: c[1]),
         "faster": sorted((c for c in changes if c[1] > 1 + threshold), key=lambda c: -c[1]),
         "geomean": geomean(ratio for _, ratio in changes),
     }
+
+
+def _device(document: dict) -> tuple:
+    """The device, and how many of it or of its cores a run used, where it says so."""
+    return (document["environment"]["device"], document.get("devices"), document.get("threads"))
 
 
 def print_compare(console: Console, found: dict, path: str, threshold: float) -> None:
@@ -66,7 +91,10 @@ def print_compare(console: Console, found: dict, path: str, threshold: float) ->
         f"\n[bold]Against {escape(path)}[/]: {found['compared']} cases in both runs{mean}"
     )
     if not found["same_device"]:
-        console.print("  [yellow]the older run is from another device: not comparable[/]")
+        console.print(
+            "  [yellow]the older run is from another device, or another number of devices or "
+            "threads: not comparable[/]"
+        )
     if not found["compared"]:
         console.print("  [yellow]no case is in both: another suite, dtype or seed?[/]")
     for name, ratio in found["slower"]:

@@ -17,32 +17,45 @@ libhptt.so; its C interface plans anew at each call, which the figure includes.
 
 from __future__ import annotations
 
-import argparse
-import concurrent.futures
 import itertools
-import math
 import mmap
 import os
-import statistics
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import jax_transpose
 from jax_transpose import _cpu
 
-from . import cases, hptt, operands, report, timing
-from .options import size
+from . import cases, hptt, operands, report, suite, timing
 from .timing import Program
 
-REPEAT = 11
+REPEAT = {"cpu": 11}
+OURS = ("resident", "call", "out=", "in place")
 COLUMNS = (
     *("memcpy", "stream", "resident", "call", "jnp", "out=", "in place"),
     *("numpy", "torch", "hptt"),
 )
+RATIOS = (("resident", "stream"), ("call", "jnp"), ("out=", "jnp"))
+
+
+def confine(threads: int | None) -> int:
+    """Keeps this process to the CPU and `threads` of its cores (None: all); returns how many.
+
+    To be called before JAX starts, whose own pool has a thread a core.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    threads = len(cores) if threads is None else threads
+    if threads < 1:
+        raise ValueError(f"--threads {threads}: at least 1")
+    os.sched_setaffinity(0, cores[:threads])
+    jax.config.update("jax_platforms", "cpu")
+    return threads
 
 
 def resident(nbytes: int) -> np.ndarray:
@@ -191,8 +204,17 @@ def wrong(name: str, program: Program, arrays: Arrays) -> bool:
     return np.asarray(program.wait(program.run(0))).tobytes() != want
 
 
-def measure(case: cases.Case, threads: int, repeat: int, library, pool) -> dict:
-    """GB/s by column of one case, and the columns whose bytes were wrong."""
+def measure(
+    chosen: list[cases.Case], threads: int, repeat: int, libhptt: str | None
+) -> Iterator[dict]:
+    """A record a case: GB/s by column, and the columns whose bytes were wrong."""
+    library = hptt.Library(libhptt) if libhptt else None
+    with ThreadPoolExecutor(threads) as pool:
+        for case in chosen:
+            yield _measure_case(case, threads, repeat, library, pool)
+
+
+def _measure_case(case: cases.Case, threads: int, repeat: int, library, pool) -> dict:
     arrays = Arrays(case)
     programs = {
         **_copies(arrays, threads, pool),
@@ -206,7 +228,7 @@ def measure(case: cases.Case, threads: int, repeat: int, library, pool) -> dict:
         "axes": list(case.axes),
         "dtype": case.dtype,
         "bytes": case.nbytes,
-        "gbs": {name: round(case.moved / timings[name].seconds / 1e9, 2) for name in programs},
+        "gbs": {name: suite.gbs(case.moved, timings[name].seconds) for name in programs},
         # HPTT moves numbers of its own: see bench.hptt.
         "wrong": [n for n, p in programs.items() if n != "hptt" and wrong(n, p, arrays)],
     }
@@ -231,64 +253,12 @@ def table(records: list[dict], threads: int) -> Table:
     return out
 
 
-RATIOS = (("resident", "stream"), ("call", "jnp"), ("out=", "jnp"))
-
-
-def summary(records: list[dict]) -> str:
-    """The last line: geometric means and the worst cases."""
-    parts = []
+def last_line(records: list[dict]) -> str:
+    """The line that a run ends with, in rich markup: geometric means and the worst cases."""
+    parts = [report.byte_exact(records)]
     for a, b in RATIOS:
         ratios = {r["name"]: r["gbs"][a] / r["gbs"][b] for r in records}
         worst = min(ratios, key=ratios.get)
-        mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios.values()))
-        parts.append(f"{a} {mean:.2f} x {b} (worst: {worst}, {ratios[worst]:.2f} x)")
-    bad = [r["name"] for r in records if r["wrong"]]
-    right = f"{len(records) - len(bad)} of {len(records)} cases byte-exact"
-    return " · ".join([right, *parts])
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The exit status: 1 where a byte was wrong."""
-    command = argparse.ArgumentParser(
-        prog="python -m bench cpu", description=__doc__.split("\n")[0]
-    )
-    command.add_argument("--suite", default="cpu", help="cpu (default), ttc57, or a .json file")
-    command.add_argument("--dtype", help="run every case in this dtype")
-    command.add_argument("--max-bytes", type=size, help="halve dimensions until a case fits")
-    command.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
-    )
-    command.add_argument("--repeat", type=int, default=REPEAT, help="samples of each program")
-    command.add_argument("--hptt", default=os.environ.get("HPTT_LIBRARY"), help="libhptt.so")
-    command.add_argument("--json", metavar="OUT", help="write the results")
-    options = command.parse_args(argv)
-    # JAX's own pool has a thread a core; fewer would need another process affinity.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_enable_x64", True)
-    library = hptt.Library(options.hptt) if options.hptt else None
-    chosen = cases.select(options.suite, "cpu", dtype=options.dtype, max_bytes=options.max_bytes)
-    console = Console(width=None if Console().is_terminal else 190)
-    console.print(f"{report.cpu_name()} · {options.threads} thread(s) · kernels: {_cpu.isa()}")
-    timing.settle("cpu")
-    records = []
-    with concurrent.futures.ThreadPoolExecutor(options.threads) as pool:
-        for case in chosen:
-            if cases.element_bits(case.dtype) < 8:
-                continue  # peers and plain memory have no packed elements
-            records.append(measure(case, options.threads, options.repeat, library, pool))
-            if records[-1]["wrong"]:
-                console.print(f"WRONG BYTES: {case.name}: {', '.join(records[-1]['wrong'])}")
-    console.print(table(records, options.threads))
-    if options.json:
-        document = {
-            "schema": report.SCHEMA,
-            "kind": "cpu",
-            "environment": report.environment("cpu", {}),
-            "threads": options.threads,
-            "isa": _cpu.isa(),
-            "records": records,
-        }
-        report.write_json(options.json, document)
-    console.print(summary(records), soft_wrap=True)
-    return 1 if any(record["wrong"] for record in records) else 0
+        mean = report.geomean(ratios.values())
+        parts.append(f"{a} {mean:.2f} x {b} (worst: {escape(worst)}, {ratios[worst]:.2f} x)")
+    return " · ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 COMMANDS = {
     "suite": "(default) real shapes, or a suite by name",
@@ -10,6 +11,8 @@ COMMANDS = {
     "ladder": "the classic table from naive to copy speed",
     "small": "what a transpose of a small array costs inside a program",
     "sharded": "over all devices, at least two",
+    "cpu": "the CPU kernels between their ceilings and other libraries",
+    "in_place": "within one buffer, beside two buffers and a copy",
     "report": "tables of the runs in FILES, joined; measures nothing",
 }
 
@@ -20,22 +23,22 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m bench",
         description="Verifies every byte and times jax_transpose against jnp.transpose, a copy of "
         "the same bytes and other libraries, on the device that is there.",
-        epilog="Besides: `python -m bench cpu`, the CPU kernels between their ceilings and other "
-        "libraries; `python -m bench in_place`. Both take --help. Exit status: 1 when a byte was "
-        "wrong or a case failed, 3 when --compare found a regression.",
+        epilog="Exit status: 1 when a byte was wrong or a case failed, 3 when --compare found a "
+        "regression.",
     )
     text = "; ".join(f"{name}: {what}" for name, what in COMMANDS.items())
     top.add_argument("command", nargs="?", choices=tuple(COMMANDS), default="suite", help=text)
     top.add_argument("files", nargs="*", metavar="FILES", help="report: results of --json")
     top.add_argument(
         "--suite",
-        default="curated",
-        help="curated (default), ttc57, hard, random, or the path of a .json file",
+        help="curated (default), ttc57, hard, random, cpu (default of the command cpu), or the "
+        "path of a .json file",
     )
     kind = top.add_mutually_exclusive_group()
     kind.add_argument(
         "--dtype",
-        help="run every case in this dtype (f32, bf16, u8, ...); ladder, small: a list, f32,u8",
+        help="run every case in this dtype (f32, bf16, u8, ...); ladder, small, in_place: a list, "
+        "f32,u8",
     )
     kind.add_argument(
         "--width", type=int, choices=(1, 2, 4, 8, 16), help="the same by element bytes"
@@ -48,7 +51,11 @@ def parser() -> argparse.ArgumentParser:
         help="list of numpy, torch, cupy, cutensor, or none; default: those that are there, for "
         "random none; name=PATH gives the folder to import from, or cuTENSOR's library",
     )
-    top.add_argument("--repeat", type=int, help="timed calls per case (default: CPU 15, GPU 30)")
+    top.add_argument(
+        "--repeat",
+        type=int,
+        help="timed calls per case (default: CPU 15, GPU 30; cpu, and in_place on a CPU: 11)",
+    )
     top.add_argument(
         "--max-bytes",
         type=size,
@@ -68,6 +75,8 @@ def parser() -> argparse.ArgumentParser:
     )
     _drawing(top)
     _parts(top)
+    _matrices(top)
+    _cpu(top)
     return top
 
 
@@ -94,12 +103,27 @@ def _parts(top: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="start no further case when this time is nearly up, and report those that ran",
     )
-    group.add_argument("--sizes", metavar="LIST", help="small: matrix sides, e.g. 64,512")
+
+
+def _matrices(top: argparse.ArgumentParser) -> None:
+    group = top.add_argument_group("small and in_place")
+    group.add_argument("--sizes", metavar="LIST", help="matrix sides, e.g. 64,512")
     group.add_argument(
         "--modes",
         metavar="LIST",
         help="small: default (XLA's own choice of what goes into CUDA graphs), graphs (every "
         "command in a graph; a process of its own); default: both on a GPU",
+    )
+
+
+def _cpu(top: argparse.ArgumentParser) -> None:
+    group = top.add_argument_group("cpu")
+    group.add_argument("--threads", type=int, help="cores to run on (default: all)")
+    group.add_argument(
+        "--hptt",
+        metavar="PATH",
+        default=os.environ.get("HPTT_LIBRARY"),
+        help="libhptt.so (default: HPTT_LIBRARY of the environment; none: left out)",
     )
 
 

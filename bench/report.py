@@ -135,6 +135,17 @@ slowest against jnp.transpose: b, 0.97 x'
     return " · ".join(parts)
 
 
+def byte_exact(records: list[dict]) -> str:
+    """How many records have nothing in "wrong", in rich markup.
+
+    >>> byte_exact([{"wrong": []}, {"wrong": ["out="]}])
+    '[bold red]1 of 2 cases byte-exact[/]'
+    """
+    right = sum(not r["wrong"] for r in records)
+    color = "bold green" if right == len(records) else "bold red"
+    return f"[{color}]{right} of {len(records)} cases byte-exact[/]"
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Fixtures shared by every test: devices, the `gpu` marker and the hypothesis profile."""
 
+import json
 import os
 import pathlib
 import sys
@@ -108,3 +109,21 @@ def cuda():
 def cpu():
     """The first CPU device."""
     return Target("cpu", jax.devices("cpu")[0])
+
+
+@pytest.fixture
+def bench_run(monkeypatch, tmp_path):
+    """Runs `python -m bench` on the CPU; gives the exit status and what --json wrote."""
+    from bench import timing  # not every environment of the tests has its needs
+    from bench.__main__ import main
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    monkeypatch.setattr(timing, "settle", lambda platform: None)
+    x64 = jax.config.jax_enable_x64
+
+    def call(*arguments, out="out.json"):
+        status = main([*map(str, arguments), "--json", str(tmp_path / out)])
+        return status, json.loads((tmp_path / out).read_text())
+
+    yield call
+    jax.config.update("jax_enable_x64", x64)

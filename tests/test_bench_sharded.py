@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from bench import sharded
+from bench import compare, sharded
 
 CASE = sharded.Sharded("small", (1, 64, 48), (0, 2, 1), "float32")
 
@@ -45,6 +45,23 @@ def test_needless_exchanges_are_found(monkeypatch):
     monkeypatch.setattr(sharded.jax_transpose, "transpose", gathered)
     record = runner().sharded(CASE)
     assert record["collectives"]["ours"] == ["all-gather"] and record["status"] == "wrong"
+
+
+def test_compare_tells_sides_apart():
+    run = runner()
+    records = [run.distributed(side) for side in (64, 128)]
+    document = {
+        "kind": "sharded",
+        "devices": 4,
+        "environment": {"device": "x"},
+        "records": records,
+    }
+    small, large = records
+    faster = {**large, "gbs": {"ours": large["gbs"]["ours"] * 2}}
+    found = compare.compare({**document, "records": [small, faster]}, document)
+    assert found["same_device"] and found["compared"] == 2
+    assert found["slower"] == [("rows to rows 128x128 float32", 0.5)]
+    assert not compare.compare({**document, "devices": 2}, document)["same_device"]
 
 
 def test_one_device_is_too_few():

@@ -14,7 +14,6 @@ import pytest
 
 import bench
 from bench import compare, operands, report, suite, timing, verify
-from bench.__main__ import main
 from bench.cases import Case
 
 CASES = [
@@ -25,21 +24,15 @@ CASES = [
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Runs the command line on the CPU; gives the exit status and what --json wrote."""
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    monkeypatch.setattr(timing, "settle", lambda platform: None)
-    x64 = jax.config.jax_enable_x64
+def run(bench_run, tmp_path):
+    """`bench_run`, where the word tiny is the suite of CASES."""
     tiny = tmp_path / "tiny.json"
     tiny.write_text(json.dumps({"cases": CASES}))
 
     def call(*arguments, out="out.json"):
-        words = [str(tiny) if word == "tiny" else str(word) for word in arguments]
-        status = main([*words, "--json", str(tmp_path / out)])
-        return status, json.loads((tmp_path / out).read_text())
+        return bench_run(*(tiny if word == "tiny" else word for word in arguments), out=out)
 
-    yield call
-    jax.config.update("jax_enable_x64", x64)
+    return call
 
 
 @pytest.mark.parametrize(
