@@ -41,7 +41,7 @@ JAX_TRANSPOSE_PORTABLE uint32_t Quotient(uint32_t number, uint32_t reciprocal) {
   return reciprocal == 0 ? number : MultiplyHigh(number, reciprocal);
 }
 
-// What `kCount` numbers add up to, digit by digit. Quotients do not wait for each other.
+// What `kCount` numbers add up to, digit by digit.
 template <int kCount>
 struct DigitSums {
   uint32_t number[kCount];
@@ -52,21 +52,16 @@ struct DigitSums {
 template <bool kPartial, int kCount>
 JAX_TRANSPOSE_PORTABLE void SumDigits(const TileDigit* digits, int digit_count,
                                       DigitSums<kCount>* sums) {
-  uint32_t number[kCount];
-#pragma unroll
-  for (int k = 0; k < kCount; ++k) number[k] = sums->number[k];
   for (int i = 0; i < digit_count; ++i) {
     const TileDigit& digit = digits[i];
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
-      const uint32_t quotient = MultiplyHigh(sums->number[k], digit.reciprocal);
-      const uint32_t coordinate = number[k] - quotient * digit.extent;
-      number[k] = quotient;
-      sums->global[k] += coordinate * digit.global;
-      sums->shared[k] += coordinate * digit.shared;
+      const uint32_t quotient = Quotient(sums->number[k], digit.reciprocal);
+      sums->global[k] += quotient * digit.global;
+      sums->shared[k] += quotient * digit.shared;
       if (kPartial) {
-        sums->across[k] += coordinate * digit.across;
-        sums->along[k] += coordinate * digit.along;
+        sums->across[k] += quotient * digit.across;
+        sums->along[k] += quotient * digit.along;
       }
     }
   }

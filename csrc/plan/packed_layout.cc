@@ -301,9 +301,9 @@ class Layouter {
     grid.element_digits = order_.gather == Gather::kInterleave3
                               ? digits_.element_count
                               : MergeDigits(grid.element, digits_.element_count);
-    SetReciprocals(grid.in, grid.in_digits);
-    SetReciprocals(grid.out, grid.out_digits);
-    SetReciprocals(grid.element, grid.element_digits);
+    FinishDigits(grid.in, grid.in_digits);
+    FinishDigits(grid.out, grid.out_digits);
+    FinishDigits(grid.element, grid.element_digits);
     grid.out_run = static_cast<uint32_t>(order_.out_run);
     grid.out_vectors = static_cast<uint32_t>(maker_.OutVectors(order_));
     grid.out_vectors_reciprocal = Reciprocal(grid.out_vectors);
@@ -352,9 +352,19 @@ int MergeDigits(TileDigit* digits, int count) {
   return kept;
 }
 
-void SetReciprocals(TileDigit* digits, int count) {
-  uint32_t radix = 1;
-  for (int i = 0; i < count; ++i) digits[i].reciprocal = Reciprocal(radix *= digits[i].extent);
+void FinishDigits(TileDigit* digits, int count) {
+  uint32_t before = 1;
+  for (int i = 0; i < count; ++i) {
+    digits[i].reciprocal = Reciprocal(before);
+    before *= digits[i].extent;
+  }
+  for (int i = count - 1; i > 0; --i) {
+    const TileDigit& inner = digits[i - 1];
+    digits[i].global -= inner.extent * inner.global;
+    digits[i].shared -= inner.extent * inner.shared;
+    digits[i].across -= inner.extent * inner.across;
+    digits[i].along -= inner.extent * inner.along;
+  }
 }
 
 bool LayOutTile(const Permutation& p, const Strides& strides, const TileSet& set,

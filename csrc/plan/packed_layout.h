@@ -11,8 +11,8 @@ uint32_t Reciprocal(uint32_t divisor);
 
 // Joins digits that one digit can stand for. Returns the new count.
 int MergeDigits(TileDigit* digits, int count);
-// For digits that stay as they are from here on.
-void SetReciprocals(TileDigit* digits, int count);
+// Reciprocals, and steps instead of strides.
+void FinishDigits(TileDigit* digits, int count);
 
 // Fills what depends on the tile, not on the grid. Returns false where no layout fits.
 bool LayOutTile(const Permutation& p, const Strides& strides, const TileSet& set,

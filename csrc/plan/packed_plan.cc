@@ -30,11 +30,11 @@ bool FillGrid(const Permutation& p, const Strides& strides, const TileSet& set,
     if (grid.grid_digits == kMaxGridDigits) return false;
     GridDigit& digit = grid.grid[grid.grid_digits++];
     digit.extent = static_cast<uint32_t>(tiles);
-    const int64_t radix = launch->blocks *= tiles;
+    const int64_t product = launch->blocks *= tiles;
     digit.shift = 0;
-    while ((int64_t{1} << digit.shift) < radix) ++digit.shift;
+    while ((int64_t{1} << digit.shift) < product) ++digit.shift;
     digit.multiplier = static_cast<uint32_t>(
-        (uint64_t{1} << 32) * ((uint64_t{1} << digit.shift) - radix) / radix + 1);
+        (uint64_t{1} << 32) * ((uint64_t{1} << digit.shift) - product) / product + 1);
     digit.splits = (d == set.split[0] ? 1u : 0u) | (d == set.split[1] ? 2u : 0u);
     digit.in = strides.in[d] * t * p.element_bytes;
     digit.out = strides.out[d] * t * p.element_bytes;
@@ -145,7 +145,7 @@ bool MakeRows(const Permutation& p, int pointer_alignment, PackedLaunch* launch)
                         d == set.split[0] ? 1u : 0u};
   }
   grid.in_digits = MergeDigits(grid.in, count);
-  SetReciprocals(grid.in, grid.in_digits);
+  FinishDigits(grid.in, grid.in_digits);
   grid.in_run = grid.in_vectors = static_cast<uint32_t>(set.extent[minor]);
   grid.in_vectors_reciprocal = Reciprocal(grid.in_vectors);
   grid.in_items = static_cast<uint32_t>(set.elements);

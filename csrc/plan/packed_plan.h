@@ -13,20 +13,23 @@ inline constexpr int kMaxTileDigits = 16;
 inline constexpr int kMaxGridDigits = 32;
 
 // Numbers are split into mixed-radix digits, and every offset is a sum over the digits: a merged,
-// split or padded dimension costs no instruction of its own. Each digit divides the number itself,
-// by `radix`, the product of the extents up to and including its own, so that the digits of one
-// number come out side by side.
+// split or padded dimension costs no instruction of its own. Coordinate i is q(i) - extent(i) *
+// q(i + 1), where q(i) is the number over the product of the extents before i. So the sum of
+// coordinates times strides is that of the q(i), which do not wait for each other, times *steps*:
+// stride(i) - extent(i - 1) * stride(i - 1), modulo 2^32.
 struct TileDigit {
-  uint32_t reciprocal;  // 2^32 / radix, rounded up
+  uint32_t reciprocal;  // 2^32 / the product of the extents before, rounded up; 0 for the first
   uint32_t extent;
-  uint32_t global;  // stride in this side's array, in elements
-  uint32_t shared;  // stride in shared memory in bytes; for `rows`, in the output in elements
-  uint32_t across;  // stride along the dimension that the other side splits
-  uint32_t along;   // stride within this side's run, in elements
+  // Strides while a tile is laid out, steps in the kernel:
+  uint32_t global;  // in this side's array, in elements
+  uint32_t shared;  // in shared memory in bytes; for `rows`, in the output in elements
+  uint32_t across;  // along the dimension that the other side splits
+  uint32_t along;   // within this side's run, in elements
 };
 
+// Digit i divides the block's number by the product of the extents up to and including its own.
 struct GridDigit {
-  uint32_t multiplier, shift;  // of the radix, as Divider<uint32_t>
+  uint32_t multiplier, shift;  // of that product, as Divider<uint32_t>
   uint32_t extent;
   uint32_t splits;  // bit 0: the input's split dimension, bit 1: the output's
   int64_t in, out;  // strides in bytes
