@@ -183,6 +183,23 @@ def test_a_small_side(width, side):
     move((77, side, side), (0, 2, 1), width, large=True)
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_small_matrices(width, large):
+    """Matrices of up to some vectors, one after the other and apart, fewer and more than at once."""
+    sides = {2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33}
+    for rows, cols in itertools.product(sides, sides):
+        if rows * cols * width > 5 * 64:
+            continue
+        for count in (1, 2, 3, 7, 40):
+            move((count, rows, cols), (0, 2, 1), width, large=large, shift=(1, 3))
+        move((3, 5, rows, cols), (1, 0, 3, 2), width, large=large)
+        move((rows, 11, cols), (2, 1, 0), width, large=large)  # no matrix lies whole
+    for shape in ((9, 2, 3, 4), (9, 4, 2, 2), (30, 2, 2, 2), (5, 3, 3, 3)):
+        move(shape, (0, 3, 2, 1), width, large=large, shift=(0, 1))
+        move(shape, (0, 3, 1, 2), width, large=large)
+
+
 @pytest.mark.parametrize("run", [1, 2, 3, 5, 6, 7, 12, 16, 24, 31, 48, 64, 65, 100, 1500, 5000])
 def test_kept_runs(run):
     for large in (False, True):

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/kernel_table.h"
+#include "cpu/small.h"
 #include "cpu/tiles.h"
 
 namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
@@ -167,6 +168,13 @@ void GroupedElements(const Planes& p) {
 template <int kWidth, bool kAhead>
 void GroupedPlanes(const Planes& p) {
   constexpr int short_side = 3;
+  LinesAhead one_ask(p, 1);
+  const bool moved = SmallPlanes<kWidth, 256>(
+      p, [&](int64_t r) { return p.row_at[r]; }, [&](int64_t c) { return p.col_at[c]; },
+      [&](const char*) {
+        if constexpr (kAhead) one_ask.AskForNext();
+      });
+  if (moved) return;
   if (kWidth == 16 || p.rows <= short_side || p.cols <= short_side) {
     return GroupedElements<kWidth, kAhead>(p);
   }

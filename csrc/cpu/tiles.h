@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/kernel_table.h"
+#include "cpu/small.h"
 #include "cpu/vectors.h"
 
 namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
@@ -231,6 +232,15 @@ void SquarePlanes(const Planes& p) {
 
 template <int kWidth, Mode kMode>
 void TilePlanes(const Planes& p) {
+  if constexpr (kMode != Mode::kStreaming) {
+    // Squares of 256 bytes are as fast in blocks.
+    const bool moved = SmallPlanes<kWidth, 192>(
+        p, [&](int64_t r) { return r * p.in_pitch; }, [&](int64_t c) { return c * p.out_pitch; },
+        [&](const char* in) {
+          if constexpr (kMode == Mode::kAhead) Prefetch(in + p.ahead, p.in_pitch, p.rows);
+        });
+    if (moved) return;
+  }
   if (p.rows == p.cols) {
     switch (p.rows) {
       case 2:

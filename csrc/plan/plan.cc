@@ -246,8 +246,9 @@ static int64_t CpuCrossoverBytes(const Plan& plan) {
   const Permutation& p = plan.permutation;
   // Wide elements in short or scattered runs are moved one by one, which XLA does as well until
   // the pages of a fresh output cost more.
-  const bool scattered = p.rank > 2 && (plan.kind == Kind::kTiny || plan.kind == Kind::kBlocked);
-  if (scattered && p.element_bytes >= 8) return kCpuScatteredBytes;
+  const bool tiny = plan.kind == Kind::kTiny, tiles = tiny || plan.kind == Kind::kBlocked;
+  const bool by_element = p.element_bytes == 16 || (p.element_bytes == 8 && tiny);
+  if (p.rank > 2 && tiles && by_element) return kCpuScatteredBytes;
   switch (plan.kind) {
     case Kind::kRows:
       return int64_t{256} << 10;

@@ -65,7 +65,7 @@ constexpr int ShiftedCols(int element_bytes, bool aligned) {
 constexpr int CpuTile(int element_bytes) { return 64 / element_bytes; }
 
 // The CPU wakes other threads for arrays at least this large.
-inline constexpr int64_t kCpuThreadBytes = int64_t{1} << 20;
+inline constexpr int64_t kCpuThreadBytes = int64_t{2} << 20;
 
 struct Request {
   Platform platform = Platform::kCpu;
