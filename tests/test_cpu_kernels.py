@@ -186,7 +186,7 @@ def test_a_small_side(width, side):
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_small_matrices(width, large):
-    """Matrices of up to some vectors, one after the other and apart, fewer and more than at once."""
+    """Matrices of a few vectors, adjacent and apart, fewer and more than move at once."""
     sides = {2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33}
     for rows, cols in itertools.product(sides, sides):
         if rows * cols * width > 5 * 64:
