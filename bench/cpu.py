@@ -51,8 +51,8 @@ def confine(threads: int | None) -> int:
     """
     cores = sorted(os.sched_getaffinity(0))
     threads = len(cores) if threads is None else threads
-    if threads < 1:
-        raise ValueError(f"--threads {threads}: at least 1")
+    if not 1 <= threads <= len(cores):
+        raise ValueError(f"--threads {threads}: 1 to {len(cores)} (the cores of this process)")
     os.sched_setaffinity(0, cores[:threads])
     jax.config.update("jax_platforms", "cpu")
     return threads

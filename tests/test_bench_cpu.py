@@ -1,6 +1,5 @@
 """`python -m bench cpu` on a suite of two small cases, and one run against another."""
 
-import copy
 import json
 import os
 import pathlib
@@ -8,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from bench_documents import past
+
+pytest.importorskip("rich")
 
 from bench import compare, report
 
@@ -51,16 +53,6 @@ def document(run, tmp_path_factory):
     return report.read_json(str(result))
 
 
-def past(document, factor, name=None, column=None):
-    """A run `factor` times as fast as `document`, in all cases and columns or in one."""
-    old = copy.deepcopy(document)
-    for record in old["records"]:
-        for key in record["gbs"]:
-            if name in (None, record["name"]) and column in (None, key):
-                record["gbs"][key] *= factor
-    return old
-
-
 def test_columns_and_bytes(document):
     assert document["threads"] >= 1
     square, skinny = document["records"]
@@ -74,7 +66,7 @@ def test_columns_and_bytes(document):
 @pytest.mark.parametrize("column", ["resident", "call", "out=", "in place"])
 @pytest.mark.parametrize("speed, flagged", [(0.96, True), (0.98, False)])
 def test_compare_flags_our_columns(document, column, speed, flagged):
-    found = compare.compare(past(document, 1 / speed, "square", column), document)
+    found = compare.compare(past(document, 1 / speed, column, name="square"), document)
     # Four columns of the square matrix, three of the other.
     assert found["same_device"] and found["compared"] == 7
     assert found["slower"] == ([(f"square, {column} float32", speed)] if flagged else [])
@@ -97,3 +89,13 @@ def test_a_regression_is_the_exit_status(run, document, tmp_path, factor, status
     assert done.returncode == status, done.stderr
     assert ("REGRESSION skinny, out= complex128" in done.stdout) == bool(status)
     assert ("no case slower by more than 3%" in done.stdout) == (not status)
+
+
+def test_threads(run, tmp_path):
+    cores = len(os.sched_getaffinity(0))
+    done = run("--threads", "1", "--json", tmp_path / "one.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "one.json").read_text())["threads"] == 1
+    for threads in (0, cores + 1):
+        done = run("--threads", str(threads))
+        assert done.returncode == 2 and f"--threads {threads}: 1 to {cores}" in done.stderr

@@ -1,8 +1,7 @@
 """`python -m bench in_place`: right bytes pass, wrong ones are found, one run against another."""
 
-import copy
-
 import pytest
+from bench_documents import past
 
 pytest.importorskip("rich")
 
@@ -10,16 +9,6 @@ from bench import compare, in_place, report
 
 WORDS = ["in_place", "--sizes", "24,23", "--dtype", "f32,u8", "--repeat", "2"]
 MATRICES = [(side, dtype) for side in (24, 23) for dtype in ("float32", "uint8")]
-
-
-def past(document, factor, side=None, column=None):
-    """A run `factor` times as fast as `document`, in all sides and columns or in one."""
-    old = copy.deepcopy(document)
-    for record in old["records"]:
-        for key in record["gbs"]:
-            if side in (None, record["side"]) and column in (None, key):
-                record["gbs"][key] *= factor
-    return old
 
 
 def test_sides_and_dtypes(bench_run, capsys):
@@ -52,7 +41,7 @@ def test_wrong_bytes_are_the_exit_status(bench_run, monkeypatch, capsys, column)
 @pytest.mark.parametrize("speed, flagged", [(0.96, True), (0.98, False)])
 def test_compare_flags_our_columns(bench_run, column, speed, flagged):
     _, document = bench_run(*WORDS)
-    found = compare.compare(past(document, 1 / speed, 23, column), document)
+    found = compare.compare(past(document, 1 / speed, column, side=23), document)
     assert found["compared"] == 8
     slower = [(f"23², {column} {dtype}", speed) for dtype in ("float32", "uint8")]
     assert found["slower"] == (slower if flagged else [])

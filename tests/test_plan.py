@@ -161,6 +161,23 @@ def test_predictions_are_near_measured_times(case, measured_us):
     assert plan.predicted_us == pytest.approx(measured_us, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    "shape, axes, name, implementation",
+    [
+        ((512, 512), (1, 0), "complex128", "native"),
+        ((64, 64, 64), (2, 1, 0), "complex128", "xla"),  # 4 MiB
+        ((96, 96, 96), (2, 1, 0), "complex128", "native"),  # 13.5 MiB
+        ((64, 64, 64), (2, 1, 0), "float64", "native"),
+        ((40000, 4, 4), (0, 2, 1), "float64", "xla"),  # 4.9 MiB of small matrices
+        ((80000, 4, 4), (0, 2, 1), "float64", "native"),
+        ((40000, 4, 4), (0, 2, 1), "float32", "native"),
+        ((8, 16, 64), (1, 0, 2), "float32", "xla"),  # 32 KiB of kept runs
+    ],
+)
+def test_what_auto_leaves_to_xla_on_a_cpu(shape, axes, name, implementation):
+    assert plan_of(shape, axes, name, kernel="auto").implementation == implementation
+
+
 def test_only_our_cuda_kernels_are_predicted():
     assert plan_of((4096, 4096), (1, 0), "float32", "cpu").predicted_us is None
     assert plan_of((16, 16), (1, 0), "float32", "cuda", "xla").predicted_us is None

@@ -131,8 +131,7 @@ JT_INLINE void ShortCols(const char* in, const ptrdiff_t* row_at, int64_t rows, 
 // One element at a time: for sides so short that tiles would be mostly empty, and for elements
 // that fill a lane.
 template <int kWidth, bool kAhead>
-void GroupedElements(const Planes& p) {
-  LinesAhead ahead(p, 1);
+void GroupedElements(const Planes& p, LinesAhead ahead) {
   ForEachMatrix(p, [&](const char* in, char* out) {
     if constexpr (kAhead) ahead.AskForNext();
     if (p.rows <= p.cols) {
@@ -168,15 +167,15 @@ void GroupedElements(const Planes& p) {
 template <int kWidth, bool kAhead>
 void GroupedPlanes(const Planes& p) {
   constexpr int short_side = 3;
-  LinesAhead one_ask(p, 1);
-  const bool moved = SmallPlanes<kWidth, 256>(
+  LinesAhead by_matrix(p, 1);
+  const bool moved = SmallPlanes<kWidth>(
       p, [&](int64_t r) { return p.row_at[r]; }, [&](int64_t c) { return p.col_at[c]; },
       [&](const char*) {
-        if constexpr (kAhead) one_ask.AskForNext();
+        if constexpr (kAhead) by_matrix.AskForNext();
       });
   if (moved) return;
   if (kWidth == 16 || p.rows <= short_side || p.cols <= short_side) {
-    return GroupedElements<kWidth, kAhead>(p);
+    return GroupedElements<kWidth, kAhead>(p, by_matrix);
   }
   constexpr int tile = kLine / kWidth;
   LinesAhead ahead(p, ((p.rows + tile - 1) / tile) * ((p.cols + tile - 1) / tile));

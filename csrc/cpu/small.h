@@ -9,8 +9,7 @@ namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 
-// Words of vectors by their numbers: of one vector, and of two behind each other. Only the low bits
-// of an index count.
+// Permutes words of one vector, or of two concatenated, by index; only an index's low bits count.
 template <int kWord>
 struct Permuter;
 
@@ -74,10 +73,11 @@ struct SmallOrder {
     return static_cast<Mask>(~uint64_t{0} >> (64 - (count < kWords ? count : kWords)));
   }
 
-  // False where the matrices are larger than `most` bytes, or do not lie whole in both arrays. Rows
-  // of the input start at in_at(r) bytes, rows of the output at out_at(c).
+  // False where the matrices are too large, or do not lie whole in both arrays. Rows of the input
+  // start at in_at(r) bytes, rows of the output at out_at(c).
   template <int kWidth, class InAt, class OutAt>
-  bool Make(const Planes& p, int64_t most, InAt in_at, OutAt out_at) {
+  bool Make(const Planes& p, InAt in_at, OutAt out_at) {
+    constexpr int64_t most = kVectors * 64;
     constexpr int64_t parts = kWidth / kWord;  // words of an element
     const int64_t words = p.rows * p.cols * parts, bytes = words * kWord;
     if (p.rows > most || p.cols > most || bytes > most) return false;
@@ -146,22 +146,22 @@ JT_INLINE void MoveAllSmall(const Planes& p, const SmallOrder<kWord>& order, Ask
       out += order.together * p.step.out;
     }
     for (; i < p.count; ++i, in += p.step.in, out += p.step.out) {
+      ask(in);
       MoveSmall<kWord, kVectors>(order, order.single, in, out);
     }
   }
 }
 
-// Moves all of `p` and returns true where its matrices have at most `kMost` bytes. `ask(in)` is
-// called before each move, to ask for lines that are needed later.
-template <int kWidth, int kMost, class InAt, class OutAt, class Ask>
+// Moves all of `p` and returns true where its matrices are small enough. `ask(in)` is called before
+// each move, to ask for lines that are needed later.
+template <int kWidth, class InAt, class OutAt, class Ask>
 JT_INLINE bool SmallPlanes(const Planes& p, InAt in_at, OutAt out_at, Ask ask) {
   constexpr int word = kWidth < 8 ? kWidth : 8;
-  static_assert(kMost <= 64 * SmallOrder<word>::kVectors, "more than four vectors");
   if constexpr (word == 1) {
     if (!__builtin_cpu_supports("avx512vbmi")) return false;
   }
   SmallOrder<word> order;
-  if (!order.template Make<kWidth>(p, kMost, in_at, out_at)) return false;
+  if (!order.template Make<kWidth>(p, in_at, out_at)) return false;
   switch (order.vectors) {
     case 1:
       MoveAllSmall<word, 1>(p, order, ask);
@@ -180,7 +180,7 @@ JT_INLINE bool SmallPlanes(const Planes& p, InAt in_at, OutAt out_at, Ask ask) {
 
 #else
 
-template <int kWidth, int kMost, class InAt, class OutAt, class Ask>
+template <int kWidth, class InAt, class OutAt, class Ask>
 JT_INLINE bool SmallPlanes(const Planes&, InAt, OutAt, Ask) {
   return false;
 }

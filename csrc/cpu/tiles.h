@@ -233,11 +233,12 @@ void SquarePlanes(const Planes& p) {
 template <int kWidth, Mode kMode>
 void TilePlanes(const Planes& p) {
   if constexpr (kMode != Mode::kStreaming) {
-    // Squares of 256 bytes are as fast in blocks.
-    const bool moved = SmallPlanes<kWidth, 192>(
+    const bool moved = SmallPlanes<kWidth>(
         p, [&](int64_t r) { return r * p.in_pitch; }, [&](int64_t c) { return c * p.out_pitch; },
         [&](const char* in) {
-          if constexpr (kMode == Mode::kAhead) Prefetch(in + p.ahead, p.in_pitch, p.rows);
+          if constexpr (kMode == Mode::kAhead) {
+            Prefetch(in + p.ahead, kLine, (p.rows * p.in_pitch + kLine - 1) / kLine);
+          }
         });
     if (moved) return;
   }

@@ -27,9 +27,9 @@ struct ShiftedTile {
   // A row begins in the first or second unit of its place in shared memory, as it does in a sector
   // of global memory, and its last unit may come round to the front: a copy of a sector whose
   // halves lie in two sectors of shared memory is two requests. Word w of a place in row group q
-  // (the kPerWord rows of one output word) lies at w ^ Swizzle(q). Rows that start at different
-  // words of a unit share no bank; where all start at the same one, four meet, which hides behind
-  // the memory system.
+  // (the kPerWord rows of one output word) lies at w ^ Swizzle(q). Of rows that start at different
+  // words of a unit two meet in a bank, of rows that all start at the same one four; both hide
+  // behind the memory system.
   static constexpr int kUnitWords = 16 / kWord;
   __device__ __forceinline__ static int Swizzle(int q) { return q / kUnitWords % 8 * kUnitWords; }
 

@@ -174,12 +174,11 @@ class Layouter {
   }
 
   // Through registers sectors stay whole, but each vector takes more instructions, which only
-  // pays where few digits number it. Elements of 16 bytes are always copied.
+  // pays where finding the tile takes one division. Elements of 16 bytes are always copied.
   bool CopiesAsync() const {
     if (!launch_->in_vectors || width_ == 16) return launch_->in_vectors;
     if (BreaksLines(digits_, pad_)) return false;
-    const bool few_digits = launch_->grid.grid_digits == 1;
-    return !few_digits || !SplitsSectors(digits_, pad_);
+    return launch_->grid.grid_digits > 1 || !SplitsSectors(digits_, pad_);
   }
 
   bool MayPad(const Digits& digits, int i) const {

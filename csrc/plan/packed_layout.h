@@ -11,7 +11,7 @@ uint32_t Reciprocal(uint32_t divisor);
 
 // Joins digits that one digit can stand for. Returns the new count.
 int MergeDigits(TileDigit* digits, int count);
-// Reciprocals, and steps instead of strides.
+// Reciprocals, and steps instead of strides; the first digit's are the same.
 void FinishDigits(TileDigit* digits, int count);
 
 // Fills what depends on the tile, not on the grid. Returns false where no layout fits.

@@ -244,8 +244,8 @@ constexpr int64_t kCpuScatteredBytes = int64_t{8} << 20;
 // XLA's loops vectorize for some shapes and not for others.
 static int64_t CpuCrossoverBytes(const Plan& plan) {
   const Permutation& p = plan.permutation;
-  // Wide elements in short or scattered runs are moved one by one, which XLA does as well until
-  // the pages of a fresh output cost more.
+  // XLA's loops move wide elements in short or scattered runs as well as ours until the pages of a
+  // fresh output cost more.
   const bool tiny = plan.kind == Kind::kTiny, tiles = tiny || plan.kind == Kind::kBlocked;
   const bool by_element = p.element_bytes == 16 || (p.element_bytes == 8 && tiny);
   if (p.rank > 2 && tiles && by_element) return kCpuScatteredBytes;
@@ -255,7 +255,7 @@ static int64_t CpuCrossoverBytes(const Plan& plan) {
     case Kind::kInterleave:
       return int64_t{2048} * p.element_bytes;
     case Kind::kTiny: {
-      // Matrices with a side that no 16-byte vector covers are moved by elements, as XLA does.
+      // XLA is better at matrices with a side that no 16-byte vector covers.
       const TilePair pair = TiledPair(p);
       const int64_t side = std::min(p.extent[pair.row_dim], p.extent[pair.col_dim]);
       return (side * p.element_bytes >= 16 ? 4096 : 32768) * int64_t{p.element_bytes};
