@@ -77,15 +77,7 @@ def _measure(options, console: Console) -> tuple[dict, int]:
 
 
 def _suite(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    whole = cases.select(
-        options.suite,
-        platform,
-        dtype=options.dtype,
-        width=options.width,
-        max_bytes=options.max_bytes,
-        seed=options.seed,
-        count=options.count,
-    )
+    whole = commands.selected(options, platform)
     chosen = cases.part(whole, options.shard, options.start)
     default = () if options.suite == "random" else peers.DEFAULT[platform]
     names = options.peers.split(",") if options.peers else default

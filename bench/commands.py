@@ -139,17 +139,8 @@ def run_sharded(options, console: Console, platform: str, repeat: int) -> tuple[
 
 
 def run_cpu(options, console: Console, platform: str, repeat: int) -> tuple[dict, int]:
-    chosen = cases.select(
-        options.suite,
-        platform,
-        dtype=options.dtype,
-        width=options.width,
-        max_bytes=options.max_bytes,
-        seed=options.seed,
-        count=options.count,
-    )
     # Plain memory and other libraries have no packed elements.
-    chosen = [case for case in chosen if cases.element_bits(case.dtype) >= 8]
+    chosen = [c for c in selected(options, platform) if cases.element_bits(c.dtype) >= 8]
     if not chosen:
         raise ValueError("cpu: elements of at least a byte, and no case has them")
     screen.header(console, platform, [], {})
@@ -205,6 +196,19 @@ def _print_wrong(console: Console, name: str, columns: list[str]) -> None:
 
 
 # --- options ------------------------------------------------------------------------------------
+
+
+def selected(options, platform: str) -> list[cases.Case]:
+    """The cases of the suite that the options name, as they change them."""
+    return cases.select(
+        options.suite,
+        platform,
+        dtype=options.dtype,
+        width=options.width,
+        max_bytes=options.max_bytes,
+        seed=options.seed,
+        count=options.count,
+    )
 
 
 def _dtypes(options) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_COLOURS = {"ours": "#1b7f5c", "jnp": "#4c72b0", "copy": "#999999"}
+_COLORS = {"ours": "#1b7f5c", "jnp": "#4c72b0", "copy": "#999999"}
 _OTHERS = ("#dd8452", "#8172b3", "#937860", "#da8bc3")
 
 
@@ -80,7 +80,7 @@ def _bars(path: str, labels: list[str], groups: list[tuple[str, list[float]]], t
     spare = iter(_OTHERS * 8)
     for i, (name, values) in enumerate(groups):
         where = [row + (i - (len(groups) - 1) / 2) * thickness for row in range(len(labels))]
-        color = _COLOURS.get(name) or next(spare)
+        color = _COLORS.get(name) or next(spare)
         axes.barh(where, values, height=thickness, label=name, color=color)
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.set_ylim(len(labels) - 0.5, -0.5)

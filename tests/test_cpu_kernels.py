@@ -165,7 +165,7 @@ def test_rows_and_columns_of_several_dimensions(width, large):
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_cut_at_the_lines_of_the_output(width, threads):
-    """Long rows of an odd pitch: neighbouring blocks meet in the middle of a line."""
+    """Long rows of an odd pitch: neighboring blocks meet in the middle of a line."""
     for rows in (2048 // width + 1, 3 * 2048 // width + 5, 4096 // width - 1):
         for cols in (64 // width, 64 // width + 3, 200):
             for shift in ((0, 0), (0, 1), (1, 0), (3, 3)):

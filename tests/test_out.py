@@ -324,6 +324,18 @@ def test_pmap():
     assert_same_bits(f(host, np.zeros((8, 7, 5), np.float32)), host.transpose(0, 2, 1))
 
 
+def test_arrays_of_pmap_outside_of_jit():
+    """Older JAX cannot say where the transpose of such an array would lie."""
+    host, copy = small_values((8, 5, 7), "float32"), jax.pmap(jnp.copy)
+    x, out = copy(host), copy(np.zeros((8, 7, 5), np.float32))
+    if isinstance(x.sharding, NamedSharding):
+        assert_same_bits(jt.transpose(x, (0, 2, 1), out=out), host.transpose(0, 2, 1))
+    else:
+        with pytest.raises(ValueError, match="needs a NamedSharding"):
+            jt.transpose(x, (0, 2, 1), out=out)
+        assert not out.is_deleted()
+
+
 def test_autotune_measures_where_it_would_without_a_buffer(cpu, monkeypatch):
     seen = []
     monkeypatch.setattr(_into, "autotune", lambda *request: seen.append(request))

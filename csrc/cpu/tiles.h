@@ -9,7 +9,7 @@ namespace jax_transpose::cpu::JAX_TRANSPOSE_ISA {
 
 constexpr int kLine = 64;  // bytes of a cache line, and of a tile's side
 // How many tiles down the rows are finished before moving along them: the output's rows then grow
-// by neighbouring lines in short time, which memory takes twice as fast as single ones.
+// by neighboring lines in short time, which memory takes twice as fast as single ones.
 constexpr int kBand = 4;
 
 // Where the data comes from and goes to.
@@ -132,7 +132,7 @@ void PartialTile(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out_pi
   for (int64_t c = 0; c < cols; ++c) CopyShort(out + c * out_pitch, to + c * kLine, rows * kWidth);
 }
 
-// What is left beside whole tiles, in blocks; the last ones overlap their neighbours.
+// What is left beside whole tiles, in blocks; the last ones overlap their neighbors.
 template <int kWidth>
 JT_INLINE void Edge(const char* in, ptrdiff_t in_pitch, char* out, ptrdiff_t out_pitch,
                     int64_t rows, int64_t cols) {

@@ -5,27 +5,24 @@
 #include <cstdint>
 
 #include "cuda/portable.h"
+#include "plan/divisor.h"
 #include "plan/plan.h"
 
 namespace jax_transpose::cuda {
 
-// Division by a run-time constant. Below 2^31 one high multiply replaces the division (Granlund
-// and Montgomery, "Division by invariant integers using multiplication", 1994).
+// Division by a run-time constant. Below 2^31 one high multiply replaces the division.
 template <class Index>
 struct Divider;
 
 template <>
 struct Divider<uint32_t> {
-  uint32_t divisor = 1, multiplier = 0, shift = 0;
+  uint32_t divisor = 1;
+  Divisor by{0, 0};
 
   Divider() = default;
-  explicit Divider(int64_t d) : divisor(static_cast<uint32_t>(d)) {
-    while ((uint64_t{1} << shift) < static_cast<uint64_t>(d)) ++shift;
-    multiplier =
-        static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
-  }
+  explicit Divider(int64_t d) : divisor(static_cast<uint32_t>(d)), by(MakeDivisor(d)) {}
   __device__ __forceinline__ uint32_t Divide(uint32_t n) const {
-    return (__umulhi(n, multiplier) + n) >> shift;
+    return (__umulhi(n, by.multiplier) + n) >> by.shift;
   }
   __device__ __forceinline__ uint32_t DivMod(uint32_t n, uint32_t* remainder) const {
     const uint32_t q = Divide(n);

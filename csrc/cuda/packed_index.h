@@ -20,7 +20,7 @@ JAX_TRANSPOSE_PORTABLE PackedBlock LocateBlock(const PackedGrid& grid, const uin
 #pragma unroll 2
   for (int i = 0; i < grid.grid_digits; ++i) {
     const GridDigit& digit = grid.grid[i];
-    const uint32_t quotient = (MultiplyHigh(block, digit.multiplier) + block) >> digit.shift;
+    const uint32_t quotient = (MultiplyHigh(block, digit.by.multiplier) + block) >> digit.by.shift;
     const uint32_t coordinate = number - quotient * digit.extent;
     number = quotient;
     result.in += coordinate * digit.in;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kLongRun = 1024;  // bytes that make the ends' part in a run's cost small
-constexpr int64_t kShortRun = 256;  // bytes of a run below which neighbours must be staged
+constexpr int64_t kShortRun = 256;  // bytes of a run below which neighbors must be staged
 // Blocks of short runs stay in the cache until four times the size of tiles.
 constexpr int64_t kStagedFactor = 4;
 // Kept runs are written as they come; the third-level cache then holds what fits it.

@@ -30,11 +30,8 @@ bool FillGrid(const Permutation& p, const Strides& strides, const TileSet& set,
     if (grid.grid_digits == kMaxGridDigits) return false;
     GridDigit& digit = grid.grid[grid.grid_digits++];
     digit.extent = static_cast<uint32_t>(tiles);
-    const int64_t product = launch->blocks *= tiles;
-    digit.shift = 0;
-    while ((int64_t{1} << digit.shift) < product) ++digit.shift;
-    digit.multiplier = static_cast<uint32_t>(
-        (uint64_t{1} << 32) * ((uint64_t{1} << digit.shift) - product) / product + 1);
+    launch->blocks *= tiles;
+    digit.by = MakeDivisor(launch->blocks);
     digit.splits = (d == set.split[0] ? 1u : 0u) | (d == set.split[1] ? 2u : 0u);
     digit.in = strides.in[d] * t * p.element_bytes;
     digit.out = strides.out[d] * t * p.element_bytes;

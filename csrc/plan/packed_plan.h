@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "plan/divisor.h"
 #include "plan/permutation.h"
 
 namespace jax_transpose {
@@ -27,9 +28,8 @@ struct TileDigit {
   uint32_t along;   // within this side's run, in elements
 };
 
-// Digit i divides the block's number by the product of the extents up to and including its own.
 struct GridDigit {
-  uint32_t multiplier, shift;  // of that product, as Divider<uint32_t>
+  Divisor by;  // the product of the extents up to and including this digit's
   uint32_t extent;
   uint32_t splits;  // bit 0: the input's split dimension, bit 1: the output's
   int64_t in, out;  // strides in bytes

@@ -247,8 +247,8 @@ static int64_t CpuCrossoverBytes(const Plan& plan) {
   // XLA's loops move wide elements in short or scattered runs as well as ours until the pages of a
   // fresh output cost more.
   const bool tiny = plan.kind == Kind::kTiny, tiles = tiny || plan.kind == Kind::kBlocked;
-  const bool by_element = p.element_bytes == 16 || (p.element_bytes == 8 && tiny);
-  if (p.rank > 2 && tiles && by_element) return kCpuScatteredBytes;
+  const bool wide = p.element_bytes == 16 || (p.element_bytes == 8 && tiny);
+  if (p.rank > 2 && tiles && wide) return kCpuScatteredBytes;
   switch (plan.kind) {
     case Kind::kRows:
       return int64_t{256} << 10;
