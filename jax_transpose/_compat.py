@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core, dispatch, sharding_impls
+from jax._src import core, dispatch, sharding_impls, source_info_util, xla_bridge
 from jax._src.interpreters import mlir
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import Primitive
@@ -50,6 +50,36 @@ def is_traced_into_program() -> bool:
     return trace is not None
 
 
+def memory_space(aval: Any) -> Any:
+    """The memory that an abstract array lies in; None where this JAX does not type it."""
+    return getattr(aval, "memory_space", None)
+
+
+def off_device(ctx: Any) -> str:
+    """Why the code being lowered is not for the device's own memory and cores; empty if it is."""
+    if tuple(ctx.module_context.platforms) == ("cpu",):  # which has one memory and its own cores
+        return ""
+    if getattr(ctx.jaxpr_eqn_ctx, "compute_type", None) == "device_host":
+        return "compute_on('device_host') runs it on the host of the device"
+    host = [aval for aval in ctx.avals_in if getattr(memory_space(aval), "name", "") == "Host"]
+    return "the operand lies in host memory" if host else ""
+
+
+def for_export(ctx: Any) -> bool:
+    """Whether `jax.export` lowers, for machines that are not known."""
+    return bool(ctx.module_context.lowering_parameters.for_export)
+
+
+def known_platforms() -> set[str]:
+    """Names of platforms that this JAX has heard of, aliases such as "gpu" among them."""
+    return set(xla_bridge.known_platforms())
+
+
+def hide_frames(folder: str) -> None:
+    """Makes JAX blame what its profiles and programs hold on the callers of a folder's code."""
+    source_info_util.register_exclusion(folder)
+
+
 def scope(ctx: Any) -> str:
     """What the code being lowered sees.
 
@@ -63,7 +93,7 @@ def scope(ctx: Any) -> str:
         split = {name for name, size in axis_context.mesh.shape.items() if size > 1}
         return "device" if split <= set(axis_context.manual_axes) else "opaque"
     if isinstance(axis_context, sharding_impls.ShardingContext) and axis_context.num_devices > 1:
-        return "opaque" if ctx.module_context.lowering_parameters.for_export else "mesh"
+        return "opaque" if for_export(ctx) else "mesh"
     return "device"
 
 

@@ -13,6 +13,20 @@ def is_key(dtype) -> bool:
     return jnp.issubdtype(dtype, dtypes.prng_key)
 
 
+def check_dtype(dtype) -> np.dtype:
+    """NumPy's form of a JAX dtype; TypeError for what is none."""
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known is None or not (jnp.issubdtype(known, np.number) or known == np.bool_):
+        raise TypeError(
+            f"dtype={dtype!r} is no dtype of JAX; allowed: bool, integers, floats, complex "
+            "numbers, and the dtypes of PRNG keys"
+        )
+    return known
+
+
 def has_kernels(dtype: np.dtype) -> bool:
     """Whether our kernels move elements of this width: whole bytes, or 4 or 2 bits packed."""
     bits = element_bits(dtype)

@@ -25,7 +25,7 @@ from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
-from jax_transpose._lowering import ffi_call, lower_to, platform_of
+from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
 from jax_transpose._partitioning import partitioned
 
 
@@ -56,12 +56,11 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), (result,) = ctx.avals_in, ctx.avals_out
     platform, scope = platform_of(ctx, platform), _compat.scope(ctx)
     by_xla = partial(lax.transpose, permutation=permutation)
-    if scope == "opaque":
-        return lower_to(by_xla, ctx, x)
+    kernel, unable = measured_here(ctx, kernel), obstacle(ctx)
     if all(isinstance(extent, int) for extent in aval.shape):
-        if kernel == "autotune" and tile == 0 and scope == "device":
+        if kernel == "autotune" and tile == 0 and scope == "device" and not unable:
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
-        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile)
+        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile, unable)
         if choice.implementation == "identity" and scope == "device":
             return lower_to(partial(lax.reshape, new_sizes=result.shape), ctx, x)
         if choice.implementation != "native":
@@ -69,7 +68,7 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
         if scope == "mesh":  # a shard is lowered on its own: its shape decides, not the array's
             return _lower_to_shards(ctx, x, permutation=permutation, kernel=kernel, tile=tile)
         kernel, tile = choice.kernel, choice.tile
-    elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
+    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, unable):
         return lower_to(by_xla, ctx, x)
     return ffi_call(ctx, TARGET, x, permutation=permutation, kernel=kernel, tile=tile)
 

@@ -337,7 +337,7 @@ def test_one_buffer_is_enough_exactly_where_two_equal_runs_are_exchanged(platfor
 @pytest.mark.parametrize(
     "shape, axes, message",
     [
-        ((3, 4), (1, 0), r"out=x for shape \(3, 4\).*\(4, 3\)"),
+        ((3, 4), (1, 0), r"operand, of shape \(3, 4\).*\(4, 3\)"),
         ((4, 4, 4), (1, 2, 0), r"two axes of equal length.*\(4, 16\)"),
         ((2, 3, 3, 2), (3, 2, 1, 0), r"two axes of equal length"),
     ],

@@ -476,9 +476,8 @@ def test_a_buffer_that_is_the_operands():
         lambda: jt.transpose(x, (0, 2, 1), out=alias),
         lambda: f(x, alias),
         lambda: f(x, x),
-        lambda: jax.vjp(lambda x: jt.transpose(x, (0, 2, 1), out=alias), x),
     ):
-        with pytest.raises(ValueError, match=r"buffer of x.*out=x"):
+        with pytest.raises(ValueError, match=r"buffer of the operand.*as out"):
             call()
     assert not x.is_deleted()
     assert_same_bits(jt.transpose(x, (0, 2, 1), out=x), np.ones((3, 8, 8), np.float32))
@@ -486,7 +485,7 @@ def test_a_buffer_that_is_the_operands():
 
 def test_shards_that_are_the_operands():
     x = put(jnp.ones((8, 16, 16)), device_mesh((8,)), P("x"))
-    with pytest.raises(ValueError, match="buffer of x"):
+    with pytest.raises(ValueError, match="buffer of the operand"):
         jt.transpose(x, (0, 2, 1), out=aliased(x))
 
 
