@@ -120,8 +120,12 @@ def transpose(
       out: an array of the result's shape and dtype whose buffer the result takes; its content is
         lost. None allocates. With ``out=a`` the axes are exchanged in place, where these are two of
         equal length (neighbors that move together count as one).
-        Outside ``jit`` the array is consumed: using it afterwards is an error. Over several devices
-        it must have the sharding of the result, which is that of `a` with its axes permuted.
+        Outside ``jit`` the array is consumed: using it afterwards is an error. It must lie where
+        the result will: on the same device and in the same memory, or over several devices in the
+        result's sharding, which is that of `a` with its axes permuted. (NumPy's arrays, and others
+        that are bound to no device, go where `out` is.) Where an eager call is differentiated,
+        checkpointed or debugged (``disable_jit``, ``debug_nans``, ``debug_infs``), JAX may read the
+        arrays again: there `out` is left alone and the result is a new array.
         Under ``jit`` donate the argument (``donate_argnums``), or XLA first copies what must be
         kept, which costs what a fresh result costs. In a program over several devices a result gets
         memory of its own; only one that the program returns, in the sharding of a donated `out`,
@@ -130,11 +134,12 @@ def transpose(
         one has none, the result is a new array. So it is with ``out=a`` where the batch axis lies
         between axes that move together.
       kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
-        (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
-        XLA's transpose. "autotune": on a GPU, the kind and tile that measure fastest for this
-        permutation on this device, measured when a program is first compiled, and remembered; with
-        ``out=a``, where there is one kernel, the same as "auto".
-        Or a kind from `kernels`, for measuring and teaching.
+        (`explain` tells which and why). "native": our kernel, whichever the plan picks; an error
+        where our call cannot stand. "xla": XLA's transpose. "autotune": on a GPU, the kind and tile
+        that measure fastest for this permutation, measured when a program is first compiled, on
+        JAX's default device (of an eager call, the array's), and remembered; in saved programs, in
+        programs of several processes, and with ``out=a``, where there is one kernel, nothing is
+        measured. Or a kind from `kernels`, for measuring and teaching.
       tile: side of the tile in elements: 8, 16, 32, 64 or 128, for kinds that are compiled for it;
         with "auto" and "native" a wish that other kinds ignore. None lets the plan choose, and is
         all that ``out=a`` allows.
@@ -146,10 +151,12 @@ def transpose(
     Raises:
       TypeError: `a` is no array, `out` none or of another dtype, `axes` holds a non-integer, or
         `kernel` names a kind for a dtype narrower than a byte.
-      ValueError: `axes` is no permutation of a's axes; `kernel` or `tile` is not possible; `out` is
+      ValueError: `axes` is no permutation of a's axes; `kernel` or `tile` is not possible, or not
+        at this place (code that runs on the host of a device, operands in host memory, a mesh that
+        ``shard_map`` leaves partly automatic, ``jax.export`` for several devices); `out` is
         of another shape, was deleted, is a constant of a program being traced, lies on other
-        devices or in another sharding than the result, shares the buffer of a without being a, or
-        is `a` where one buffer is not enough.
+        devices, in another memory or in another sharding than the result, shares the buffer of `a`
+        without being `a`, or is `a` where one buffer is not enough.
 
     >>> transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -164,7 +171,9 @@ def transpose(
     return _permute(a, normalize_axes(axes, a.shape), kernel, tile, out)
 
 
-def permute_dims(a, /, axes, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def permute_dims(
+    a, /, axes, *, out=None, kernel: str = "auto", tile: int | None = None
+) -> jax.Array:
     """`transpose` under its array-API name; `axes` is required.
 
     Args:

@@ -10,7 +10,10 @@ from jax import dtypes
 
 def is_key(dtype) -> bool:
     """Whether `dtype` is that of typed PRNG keys."""
-    return jnp.issubdtype(dtype, dtypes.prng_key)
+    try:
+        return jnp.issubdtype(dtype, dtypes.prng_key)
+    except TypeError:  # no dtype at all
+        return False
 
 
 def check_dtype(dtype) -> np.dtype:

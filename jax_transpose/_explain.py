@@ -161,8 +161,8 @@ def explain(
     Raises:
       TypeError: as `transpose` does; `shape_or_array` is neither; `dtype` is none of JAX's.
       ValueError: as `transpose` does; `platform` is the name of no platform; `out` is none of the
-        three; with "in_place", the result has another shape, the permutation needs two buffers, elements are narrower than a byte, or
-        `kernel` or `tile` is not possible in place.
+        three; with "in_place", the result has another shape, the permutation needs two buffers,
+        elements are narrower than a byte, or `kernel` or `tile` is not possible in place.
 
     >>> explain((8, 8), platform="cuda").implementation
     'xla'
