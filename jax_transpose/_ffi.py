@@ -161,9 +161,7 @@ def gpu_devices() -> list[jax.Device]:
         return []
 
 
-def measure(
-    shape, permutation, element_bytes: int, candidates, device: jax.Device
-) -> list[float]:
+def measure(shape, permutation, element_bytes: int, candidates, device: jax.Device) -> list[float]:
     """Microseconds of each (kernel, tile) on a GPU, infinite for one that failed.
 
     RuntimeError as CUDA says.

@@ -252,7 +252,6 @@ class TestSharded:
         assert plan.shape == (16, 8) and plan.array_shape is None
 
 
-
 def test_a_build_without_the_cuda_module_says_so():
     run_python(
         """
