@@ -145,7 +145,7 @@ for name, call in CALLS.items():
         assert where(got) == where(expected), name
     if {platform!r} == "cpu":
         continue
-    for kernel in ("native", "packed"):
+    for kernel in ("native", "blocked"):
         ours = functools.partial(jt.transpose, kernel=kernel)
         error = attempt(jax.jit(functools.partial(program, ours)), xh)
         assert f"kernel={{kernel!r}}" in error and "device_host" in error, (name, error)
