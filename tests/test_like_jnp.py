@@ -53,8 +53,9 @@ AXES = {
 @pytest.mark.parametrize("form", AXES)
 def test_forms_of_axes(form):
     axes = AXES[form]
-    assert_same_bits(jt.transpose(HOST, axes), np.asarray(jnp.transpose(HOST, axes)))
-    assert_same_bits(jt.permute_dims(HOST, axes), np.asarray(jnp.permute_dims(HOST, axes)))
+    expected = HOST.transpose([int(axis) for axis in axes])
+    for function in (jt.transpose, jt.permute_dims):
+        assert_same_bits(function(HOST, axes), expected)
 
 
 def test_axes_that_can_be_read_once():
