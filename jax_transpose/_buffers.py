@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 
 from jax_transpose import _compat
 
@@ -93,8 +93,7 @@ def _permuted(sharding: Any, permutation: tuple[int, ...]) -> Any:
             raise ValueError(
                 f"x has sharding {sharding}: out= over several devices needs a NamedSharding"
             ) from None
-    spec = (*sharding.spec, *[None] * len(permutation))
-    moved = PartitionSpec(*(spec[axis] for axis in permutation))
+    moved = _compat.permute_spec(sharding.spec, permutation)
     return NamedSharding(sharding.mesh, moved, memory_kind=sharding.memory_kind)
 
 

@@ -193,7 +193,7 @@ def explain(
         platform=platform,
         shape=shape,
         axes=permutation,
-        dtype=dtype.name,
+        dtype="float0" if dtype == jax.dtypes.float0 else dtype.name,
         implementation=implementation,
         reason=choice.reason,
         out=out,

@@ -31,6 +31,8 @@ def obstacle(ctx: Any) -> str:
             "XLA cannot be told here how to split our call over devices (a mesh that shard_map "
             "leaves partly automatic, or jax.export for several devices)"
         )
+    if _compat.partial_sums(ctx) == "mixed":
+        return "XLA cannot be told how to split our call over partial sums (a partly explicit mesh)"
     return _compat.off_device(ctx)
 
 
