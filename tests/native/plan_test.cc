@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "plan/cpu_blocks.h"
+#include "plan/packed_plan.h"
 #include "plan/tile_set.h"
 #include "random_case.h"
 
@@ -185,12 +186,59 @@ void CheckSpans(Random& random, int64_t cases) {
     std::printf("wrong: too few tiles or long strides\n"), ++wrong;
 }
 
+// Whether every run of a side's tiles starts on a multiple of `bytes`, one by one.
+bool RunsStartOn(int64_t bytes, const Permutation& p, const TileSet& set, int side) {
+  int64_t position[kMaxRank] = {};
+  for (int d = 0; d >= 0;) {
+    bool starts = true;
+    int64_t at = 0;
+    for (int i = 0; i < p.rank; ++i) {
+      at += position[i] * (side == 0 ? InStride(p, i) : OutStride(p, i));
+      if (set.in_run[side] >> i & 1) starts = starts && position[i] % set.extent[i] == 0;
+    }
+    if (starts && at * p.element_bytes % bytes != 0) return false;
+    for (d = p.rank - 1; d >= 0; --d) {
+      if (++position[d] < p.extent[d]) break;
+      position[d] = 0;
+    }
+  }
+  return true;
+}
+
+// A GPU faults at a vector off its boundary, which the host does not.
+void CheckVectors(Random& random, int64_t cases) {
+  int64_t vectors = 0, none = 0;
+  for (int64_t i = 0; i < cases; ++i) {
+    const Permutation p = RandomPermutation(random, 2, 12);
+    if (p.elements() > 1 << 14) continue;
+    Strides s;
+    for (int d = 0; d < p.rank; ++d) s.in[d] = InStride(p, d), s.out[d] = OutStride(p, d);
+    const int pointer = std::max(p.element_bytes, 1 << Between(random, 0, 4));
+    TileSet set;
+    if (ChooseTileSet(p, s, {24 << 10, 1.5, false, pointer}, &set)) {
+      for (int side = 0; side < 2; ++side) {
+        const int64_t boundary = std::min(set.alignment[side], 128);
+        Expect(pointer >= 16 || boundary <= pointer, "more alignment than the pointers have", p);
+        Expect(RunsStartOn(boundary, p, set, side), "runs off their alignment", p);
+        ++(set.vectors(side, p.element_bytes) ? vectors : none);
+      }
+    }
+    PackedLaunch launch;
+    if (MakePacked(p, pointer, &launch) && pointer < 16) {
+      Expect(p.element_bytes == 16 || !(launch.in_vectors || launch.out_vectors || launch.async),
+             "vectors at pointers off their boundary", p);
+    }
+  }
+  if (std::min(vectors, none) < cases / 20) std::printf("wrong: too few vectors\n"), ++wrong;
+}
+
 int Main(int64_t cases, uint64_t seed) {
   Random random(seed);
   CheckCpuBlocks(random, 10 * cases);
   CheckAlignment(random, 10 * cases);
   CheckSpans(random, cases);
-  std::printf("plans: %lld cases, %lld wrong\n", static_cast<long long>(21 * cases),
+  CheckVectors(random, cases);
+  std::printf("plans: %lld cases, %lld wrong\n", static_cast<long long>(22 * cases),
               static_cast<long long>(wrong));
   return wrong == 0 ? 0 : 1;
 }
