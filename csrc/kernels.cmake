@@ -28,7 +28,7 @@ set(CPU_OPTIMIZE $<$<NOT:$<CONFIG:Debug>>:-O3>)
 
 add_library(jax_transpose_cpu STATIC)
 target_link_libraries(jax_transpose_cpu PUBLIC jax_transpose_plan)
-foreach(name kernels block_walk in_place dispatch parallel sub_byte)
+foreach(name kernels block_walk in_place dispatch instruction_sets parallel sub_byte)
   target_sources(jax_transpose_cpu PRIVATE "${CMAKE_CURRENT_LIST_DIR}/cpu/${name}.cc")
 endforeach()
 target_compile_options(jax_transpose_cpu PRIVATE ${CPU_OPTIMIZE})

@@ -201,6 +201,38 @@ def test_a_kind_that_is_unknown_counts_as_unmeasured(cache, pretend_gpu):
         assert plan.kernel == expected
 
 
+@pytest.mark.parametrize("out", [None, "buffer"])
+def test_a_wished_tile_is_not_overruled(cache, pretend_gpu, out):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    tuned = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune", out=out)
+    assert tuned.kernel == "tiled" and "measured" in tuned.reason
+    # Of `async_copy`, which the plan picks; what was measured has a tile of its own.
+    for tile in (32, 64):
+        plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune", tile=tile, out=out)
+        assert (plan.kernel, plan.tile) == ("async_copy", tile)
+        assert "measured" not in plan.reason
+
+
+def test_devices_do_not_share_choices(cache, pretend_gpu, monkeypatch):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    monkeypatch.setattr(_autotune, "_device", lambda: "Another GPU")
+    of_the_plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
+    assert of_the_plan != "tiled"
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == of_the_plan
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    assert len(pretend_gpu) == 2
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == "tiled"
+
+
+def test_permutations_do_not_share_choices(cache, pretend_gpu):
+    """A 3-cycle and its inverse, and the same bytes in another order, are measured each."""
+    for axes in ((2, 0, 3, 1), (1, 3, 0, 2), (3, 1, 0, 2)):
+        _autotune.autotune("cuda", (40, 50, 60, 70), axes, 32)
+    _autotune.autotune("cuda", (40, 50, 70, 60), (2, 0, 3, 1), 32)
+    _autotune.autotune("cuda", (40, 50, 60, 70), (2, 0, 3, 1), 16)
+    assert len(pretend_gpu) == 5
+
+
 def test_a_wished_tile_is_not_measured_for(cpu, cache, monkeypatch):
     seen = []
     monkeypatch.setattr(_primitive, "autotune", lambda *request: seen.append(request))

@@ -52,8 +52,9 @@ class Tester {
  public:
   explicit Tester(uint64_t seed) : random_(seed) {}
 
-  // `shift`: bytes that the arrays lie off a 64-byte boundary.
-  void Check(const Case& c, Kind kind, int64_t shift) {
+  // `shift`: bytes that the arrays lie off a 64-byte boundary. `matrices_first`: the order of the
+  // blocks that the plan takes for large arrays.
+  void Check(const Case& c, Kind kind, int64_t shift, bool matrices_first = false) {
     Buffer in(c.bytes(), shift), out(c.bytes(), shift);
     const std::vector<uint8_t> source = RandomBytes(random_, c.bytes());
     std::copy(source.begin(), source.end(), in.data());
@@ -68,6 +69,7 @@ class Tester {
       ++wrong_;
       return;
     }
+    plan.matrices_first = matrices_first;
     Between(random_, 0, 1) ? RunWidth<uint32_t>(plan, in.data(), out.data())
                            : RunWidth<uint64_t>(plan, in.data(), out.data());
     ++count_;
@@ -118,6 +120,11 @@ int Main(int64_t cases, uint64_t seed) {
   for (int bits = 8; bits <= 128; bits *= 2) {
     const int64_t vector = 128 / bits, tile = bits == 8 ? 128 : 1024 / bits;
     tester.Check({{2, tile + vector, 2 * tile + vector}, {0, 2, 1}, bits}, Kind::kAsyncCopy, 0);
+  }
+  // As many matrices as neither side has tiles, by a permutation that is not its own inverse.
+  for (const bool first : {false, true}) {
+    tester.Check({{3, 2, 40, 5 * 16}, {3, 1, 0, 2}, 64}, Kind::kAsyncCopy, 0, first);
+    tester.Check({{4, 24, 5 * 8}, {0, 2, 1}, 128}, Kind::kAsyncCopy, 0, first);
   }
   return tester.Report(cases);
 }
