@@ -215,7 +215,8 @@ def test_a_wished_tile_is_not_overruled(cache, pretend_gpu, out):
 
 def test_devices_do_not_share_choices(cache, pretend_gpu, monkeypatch):
     _autotune.autotune("cuda", SHAPE, AXES, 32)
-    monkeypatch.setattr(_autotune, "_device", lambda: "Another GPU")
+    other = SimpleNamespace(device_kind="Another GPU")
+    monkeypatch.setattr(_autotune, "device", lambda: other)
     of_the_plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
     assert of_the_plan != "tiled"
     assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == of_the_plan
