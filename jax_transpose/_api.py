@@ -14,7 +14,7 @@ from jax_transpose import _cpu
 from jax_transpose._decide import MODES, PLATFORMS, all_kernels, kernels, sub_byte_message
 from jax_transpose._dtypes import element_bits, has_kernels, is_key
 from jax_transpose._out import check_out, write_in_place, write_into
-from jax_transpose._primitive import bind
+from jax_transpose._primitive import transpose_p
 
 
 def normalize_axes(axes, shape: Sequence[int]) -> tuple[int, ...]:
@@ -105,8 +105,8 @@ def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out
         return lax.transpose(x, permutation)
     if kernel == "autotune" and not isinstance(x, jax.core.Tracer):
         with jax.default_device(next(iter(x.devices()))):  # the device to measure
-            return bind(x, permutation=permutation, kernel=kernel, tile=tile)
-    return bind(x, permutation=permutation, kernel=kernel, tile=tile)
+            return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
+    return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
 
 
 def transpose(

@@ -35,7 +35,7 @@ from jax_transpose._decide import (
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import INTO_TARGET, TARGET
 from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
-from jax_transpose._primitive import transpose_p
+from jax_transpose._primitive import costs_of_x, transpose_p
 
 transpose_into_p = Primitive("jax_transpose_into")  # operands: x, out
 transpose_in_place_p = Primitive("jax_transpose_in_place")  # operand: x
@@ -186,6 +186,7 @@ def _define(primitive, batch, lower):
     ad.primitive_transposes[primitive] = _transpose_rule
     _compat.define_jet_rule(primitive, partial(_jet_rule, primitive))
     batching.primitive_batchers[primitive] = batch
+    _compat.complete_rules(primitive, lax.transpose_p, costs_of_x, moves=False)
     mlir.register_lowering(primitive, partial(lower, platform=None))
     for platform in PLATFORMS:
         mlir.register_lowering(primitive, partial(lower, platform=platform), platform=platform)
