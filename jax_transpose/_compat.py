@@ -78,6 +78,20 @@ def complete_rules(primitive: Primitive, like: Primitive, adapt: Callable, *, mo
             when_imported(_FILLED_BY.get(name, name), partial(complete, name, attribute))
 
 
+def element_type(dtype: Any) -> Any:
+    """What an element of an extended dtype is made of: an abstract array of plain elements."""
+    return core.physical_element_aval(dtype)
+
+
+def as_stored(ctx: Any) -> Any:
+    """`ctx` with arrays of plain elements in place of those of extended dtypes."""
+    stored = {
+        name: [core.physical_aval(aval) for aval in getattr(ctx, name)]
+        for name in ("avals_in", "avals_out")
+    }
+    return ctx.replace(**stored)
+
+
 def is_traced_into_program() -> bool:
     """Whether what runs now becomes part of a program, as under ``jit``.
 

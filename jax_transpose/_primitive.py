@@ -1,7 +1,7 @@
 """`transpose_p`: a primitive with every rule that `lax.transpose_p` has.
 
 Operand:
-  x: array of any shape and any JAX dtype that is not of PRNG keys (`transpose` unpacks those).
+  x: array of any shape and any JAX dtype.
 
 Parameters, which `transpose` has checked:
   permutation: tuple of ``x.ndim`` non-negative Python ints; axis ``permutation[i]`` of `x` becomes
@@ -26,7 +26,14 @@ from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
-from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
+from jax_transpose._lowering import (
+    ffi_call,
+    lower_to,
+    measured_here,
+    obstacle,
+    on_stored,
+    platform_of,
+)
 from jax_transpose._partitioning import partitioned, shard_by_shard
 
 
@@ -56,6 +63,7 @@ def _lower_to_shards(ctx, x, **params):
     return _compat.with_explicit_sharding(ctx, results)
 
 
+@on_stored
 def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), (result,) = ctx.avals_in, ctx.avals_out
     platform, scope = platform_of(ctx, platform), _compat.scope(ctx)
