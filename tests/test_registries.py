@@ -42,11 +42,7 @@ PARTS = (
 ELSEWHERE = {"jax._src.interpreters.batching.fancy_primitive_batchers"}
 #: Where a call with ``out=`` has no rule: kernels and sparse arrays hold values, and no buffers
 #: that could be given away; padding (JAX 0.6) is for extents that are no buffer's.
-NO_BUFFERS = (
-    "jax._src.pallas.",
-    "jax.experimental.sparse.",
-    "jax._src.interpreters.partial_eval.padding_rules",
-)
+NO_BUFFERS = ("jax._src.pallas.", "jax.experimental.sparse.", ".partial_eval.padding_rules")
 
 
 def registries():
@@ -83,7 +79,7 @@ def test_ours_has_an_entry_wherever_jaxs_has_one():
 
     assert missing(jt.transpose_p) <= ELSEWHERE
     for primitive in (transpose_into_p, transpose_in_place_p):
-        named = {name for name in missing(primitive) if not name.startswith(NO_BUFFERS)}
+        named = {name for name in missing(primitive) if not any(p in name for p in NO_BUFFERS)}
         assert named <= ELSEWHERE
 
 
