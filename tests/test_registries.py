@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import inspect
 import sys
 import textwrap
 
@@ -221,6 +222,30 @@ def test_our_kernels_do_not_run_within_a_kernel():
     x = jax.ShapeDtypeStruct((128, 128), np.float32)
     with pytest.raises(Exception, match=r"kernel='native'.*within another kernel"):
         jax.jit(f).trace(x).lower(lowering_platforms=("tpu",))
+
+
+@KERNEL_IN_PALLAS
+def test_fused_into_the_operand_of_a_pallas_kernel(kernel):
+    """Which block of x a block of the result needs, and what becomes of it."""
+    pytest.importorskip("jax._src.pallas.fuser.block_spec")
+    from jax._src.pallas.fuser import block_spec
+    from jax.experimental import pallas as pl
+
+    x = jnp.zeros((2, 3, 512, 256), np.float32)
+    f, values, scalars = block_spec.get_fusion_values(
+        lambda: jt.transpose(x, (1, 0, 3, 2), kernel=kernel)
+    )
+    named = "grid_len" in inspect.signature(block_spec.pull_block_spec).parameters
+    evaluate, (blocks,), _ = block_spec.pull_block_spec(
+        f,
+        pl.BlockSpec((None, None, 64, 128), lambda *index: index),
+        **({"grid_len": 4} if named else {"grid": (3, 2, 4, 4)}),
+        scalar_prefetch_handler=block_spec.make_scalar_prefetch_handler(),
+    )(values)
+    assert blocks[0].block_shape == (None, None, 128, 64)
+    assert blocks[0].index_map(0, 1, 2, 3, *scalars) == (1, 0, 3, 2)
+    block = small_values((128, 64), "float32")
+    assert_same_bits(evaluate((0, 0, 0, 0), scalars, (jnp.array(block),)), block.T)
 
 
 def test_sparse_arrays():
