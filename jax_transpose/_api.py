@@ -12,9 +12,9 @@ from jax import lax
 
 from jax_transpose import _cpu
 from jax_transpose._decide import MODES, PLATFORMS, all_kernels, kernels, sub_byte_message
-from jax_transpose._dtypes import element_bits, has_kernels, is_key
+from jax_transpose._dtypes import element_bits, has_kernels, is_key, stored
 from jax_transpose._out import check_out, write_in_place, write_into
-from jax_transpose._primitive import bind
+from jax_transpose._primitive import transpose_p
 
 
 def normalize_axes(axes, shape: Sequence[int]) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out
         buffer = data if out is x else None if out is None else jax.random.key_data(out)
         moved = _permute(data, permutation + trailing, kernel, tile, buffer)
         return jax.random.wrap_key_data(moved, impl=jax.random.key_impl(x))
-    tile = check_options(kernel, tile, x.shape, permutation, x.dtype)
+    tile = check_options(kernel, tile, *stored(x.shape, permutation, x.dtype))
     if out is x:
         return write_in_place(x, permutation, kernel, tile)
     if out is not None:
@@ -105,8 +105,8 @@ def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out
         return lax.transpose(x, permutation)
     if kernel == "autotune" and not isinstance(x, jax.core.Tracer):
         with jax.default_device(next(iter(x.devices()))):  # the device to measure
-            return bind(x, permutation=permutation, kernel=kernel, tile=tile)
-    return bind(x, permutation=permutation, kernel=kernel, tile=tile)
+            return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
+    return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
 
 
 def transpose(

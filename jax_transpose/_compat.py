@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +14,8 @@ from jax._src import core, dispatch, sharding_impls, source_info_util, xla_bridg
 from jax._src.interpreters import mlir
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import Primitive
+
+from jax_transpose._imports import when_imported
 
 try:
     from jax.experimental import jet
@@ -42,40 +42,54 @@ def define_jet_rule(primitive: Primitive, rule: Callable) -> None:
         jet.jet_rules[primitive] = rule
 
 
-#: Registries of rules in parts of JAX that a program may never load.
+#: Registries of rules in parts of JAX that a program may never load, and whether their rules are
+#: for moving bytes; if not, they only tell something of them.
 _OPTIONAL_REGISTRIES = (
-    ("jax.experimental.sparse.transform", "sparse_rules_bcoo"),
-    ("jax.experimental.roofline.roofline", "_rooflines"),
-    ("jax._src.pallas.triton.lowering", "triton_lowering_rules"),
-    ("jax._src.pallas.mosaic.lowering", "lowering_rules"),
-    ("jax._src.pallas.fuser.block_spec", "eval_rules"),
-    ("jax._src.pallas.fuser.block_spec", "pull_block_spec_rules"),
-    ("jax._src.pallas.fuser.block_spec", "push_block_spec_rules"),
-    ("jax._src.interpreters.partial_eval", "padding_rules"),  # gone in newer JAX
+    ("jax.experimental.sparse.transform", "sparse_rules_bcoo", True),
+    ("jax.experimental.roofline.roofline", "_rooflines", False),
+    ("jax._src.pallas.triton.lowering", "triton_lowering_rules", True),
+    ("jax._src.pallas.mosaic.lowering", "lowering_rules", True),
+    ("jax._src.pallas.mosaic_gpu.lowering", "mosaic_lowering_rules", True),
+    ("jax._src.pallas.fuser.block_spec", "eval_rules", True),
+    ("jax._src.pallas.fuser.block_spec", "pull_block_spec_rules", True),
+    ("jax._src.pallas.fuser.block_spec", "push_block_spec_rules", True),
+    ("jax._src.interpreters.partial_eval", "padding_rules", True),  # gone in newer JAX
 )
-_PALLAS = "jax._src.pallas.pallas_call"
-_PALLAS_LOWERINGS = ("jax._src.pallas.triton.lowering", "jax._src.pallas.mosaic.lowering")
+_FILLED_BY = {"jax.experimental.roofline.roofline": "jax.experimental.roofline.rooflines"}
 
 
-def complete_rules(primitive: Primitive, like: Primitive, adapt: Callable) -> None:
-    """Gives `primitive` the rule of `like`, by way of `adapt`, in every registry that is loaded.
+def complete_rules(primitive: Primitive, like: Primitive, adapt: Callable, *, moves=True) -> None:
+    """Gives `primitive` the rule of `like`, by way of `adapt`, in the registries of `moves`.
 
-    To be called before a program is traced: a part of JAX that transforms programs is loaded before
-    it traces one. Pallas loads its compilers' rules only when it lowers, so they are loaded here.
+    Now where they are loaded, else when a program loads them: programs that were traced before that
+    may meet them too.
     """
-    if _PALLAS in sys.modules:
-        for name in _PALLAS_LOWERINGS:
-            with contextlib.suppress(ImportError):  # a JAX without this compiler
-                importlib.import_module(name)
-    for name, attribute in _OPTIONAL_REGISTRIES:
-        registry = getattr(sys.modules.get(name), attribute, None)
-        if registry is None:
-            continue
-        # Mosaic has one registry for each kind of core.
+
+    def complete(name, attribute, _):
+        registry = getattr(sys.modules[name], attribute, {})
+        # Pallas has one registry for each kind of core.
         nested = [rules for rules in registry.values() if isinstance(rules, dict)]
         for rules in nested or [registry]:
-            if like in rules and primitive not in rules:
+            if like in rules:
                 rules[primitive] = adapt(rules[like])
+
+    for name, attribute, moves_bytes in _OPTIONAL_REGISTRIES:
+        if moves_bytes == moves:
+            when_imported(_FILLED_BY.get(name, name), partial(complete, name, attribute))
+
+
+def element_type(dtype: Any) -> Any:
+    """What an element of an extended dtype is made of: an abstract array of plain elements."""
+    return core.physical_element_aval(dtype)
+
+
+def as_stored(ctx: Any) -> Any:
+    """`ctx` with arrays of plain elements in place of those of extended dtypes."""
+    stored = {
+        name: [core.physical_aval(aval) for aval in getattr(ctx, name)]
+        for name in ("avals_in", "avals_out")
+    }
+    return ctx.replace(**stored)
 
 
 def is_traced_into_program() -> bool:

@@ -82,8 +82,7 @@ def decide(
         if not usable:
             return Decision("xla", usable.reason, plan)
         if plan is None:
-            width = f"of {bits} bits" if bits else "that are no plain bits"
-            return Decision("xla", f"{dtype} has elements {width}: left to XLA", None)
+            return Decision("xla", f"{dtype} has elements of {bits} bits: left to XLA", None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
     _require_kernels(usable, platform, shape, kernel, dtype)
@@ -210,8 +209,7 @@ def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
 
 def sub_byte_message(kernel: str, dtype: np.dtype) -> str:
     allowed = '"auto", "native", "autotune" or "xla"' if has_kernels(dtype) else '"auto" or "xla"'
-    width = "narrower than a byte" if element_bits(dtype) else "no plain bits"
     return (
-        f"kernel={kernel!r} does not move dtype {dtype}, whose elements are {width}; "
+        f"kernel={kernel!r} does not move dtype {dtype}, whose elements are narrower than a byte; "
         f"allowed: kernel={allowed}"
     )

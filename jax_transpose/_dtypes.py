@@ -7,6 +7,8 @@ import ml_dtypes
 import numpy as np
 from jax import dtypes
 
+from jax_transpose import _compat
+
 
 def is_key(dtype) -> bool:
     """Whether `dtype` is that of typed PRNG keys."""
@@ -21,9 +23,18 @@ def is_extended(dtype) -> bool:
         return False
 
 
+def stored(shape, permutation, dtype) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype]:
+    """The three as they are in memory: extended elements are arrays, whose axes come last."""
+    if is_extended(dtype):
+        element = _compat.element_type(dtype)
+        permutation = (*permutation, *range(len(shape), len(shape) + len(element.shape)))
+        return (*shape, *element.shape), permutation, element.dtype
+    return tuple(shape), permutation, dtype
+
+
 def check_dtype(dtype) -> np.dtype:
-    """`dtype` as JAX has it, NumPy's form where there is one; TypeError for what is none."""
-    if is_extended(dtype) or dtype == dtypes.float0:
+    """NumPy's form of a plain JAX dtype; TypeError for what is none."""
+    if dtype == dtypes.float0:
         return dtype
     try:
         known = np.dtype(dtype)
@@ -46,10 +57,8 @@ def has_kernels(dtype: np.dtype) -> bool:
 def element_bits(dtype: np.dtype) -> int:
     """Bits of one element in a device buffer: sub-byte types are packed there.
 
-    0 for elements that are no plain bits: dtypes that users register, and float0.
+    0 for float0, which has none. Of extended dtypes see `stored`.
     """
-    if is_extended(dtype):
-        return 0
     if np.dtype(dtype).itemsize == 1 and dtype != np.bool_:
         for info in (ml_dtypes.iinfo, ml_dtypes.finfo):
             try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from jax_transpose._api import check_options, normalize_axes
 from jax_transpose._decide import decide, decide_in_place, decide_into
-from jax_transpose._dtypes import check_dtype, element_bits, is_key
+from jax_transpose._dtypes import check_dtype, element_bits, stored
 from jax_transpose._ffi import platform_name
 from jax_transpose._out import check_in_place
 
@@ -22,7 +22,8 @@ class Plan:
 
     Attributes:
       platform: "cpu", "cuda", or another JAX platform.
-      shape, axes, dtype: the request; of a sharded array the shape of one shard.
+      shape, axes, dtype: the request; of a sharded array the shape of one shard, of keys and other
+        extended dtypes what they are stored as.
       canonical_shape, canonical_axes: the same move with size-1 axes dropped, neighbors merged and
         the kept minor run widened into the element.
       element_bytes: bytes of one canonical element; 0.5 or 0.25 where they stay packed.
@@ -170,11 +171,7 @@ def explain(
     shape, dtype = _request(shape_or_array, dtype)
     permutation = normalize_axes(axes, shape)
     platform = _default_platform() if platform is None else platform_name(platform)
-    if is_key(dtype):
-        # Keys move as their data: trailing axes of 32-bit words.
-        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
-        permutation += tuple(range(len(shape), data.ndim))
-        shape, dtype = data.shape, data.dtype
+    shape, permutation, dtype = stored(shape, permutation, dtype)
     dtype = check_dtype(dtype)
     tile = check_options(kernel, tile, shape, permutation, dtype)
     if out == "in_place":

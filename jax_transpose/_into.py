@@ -32,10 +32,17 @@ from jax_transpose._decide import (
     takes_one_buffer,
     takes_symbolic_shapes,
 )
-from jax_transpose._dtypes import element_bits
+from jax_transpose._dtypes import element_bits, stored
 from jax_transpose._ffi import INTO_TARGET, TARGET
-from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
-from jax_transpose._primitive import transpose_p
+from jax_transpose._lowering import (
+    ffi_call,
+    lower_to,
+    measured_here,
+    obstacle,
+    on_stored,
+    platform_of,
+)
+from jax_transpose._primitive import costs_of_x, transpose_p
 
 transpose_into_p = Primitive("jax_transpose_into")  # operands: x, out
 transpose_in_place_p = Primitive("jax_transpose_in_place")  # operand: x
@@ -131,7 +138,7 @@ def _batch_in_place(args, dims, *, permutation, **params):
     (x,), (batch,) = args, dims
     check_no_constant(x)
     batched = _batched_permutation(permutation, batch, batch)
-    if takes_one_buffer(x.shape, batched, x.dtype):
+    if takes_one_buffer(*stored(x.shape, batched, x.dtype)):
         return bind(transpose_in_place_p, x, permutation=batched, **params), batch
     # The batch parts axes that move together, such as the first two of (8, 3, 8, 3).
     batched = _batched_permutation(permutation, batch, 0)
@@ -186,6 +193,8 @@ def _define(primitive, batch, lower):
     ad.primitive_transposes[primitive] = _transpose_rule
     _compat.define_jet_rule(primitive, partial(_jet_rule, primitive))
     batching.primitive_batchers[primitive] = batch
+    _compat.complete_rules(primitive, lax.transpose_p, costs_of_x, moves=False)
+    lower = on_stored(lower)
     mlir.register_lowering(primitive, partial(lower, platform=None))
     for platform in PLATFORMS:
         mlir.register_lowering(primitive, partial(lower, platform=platform), platform=platform)

@@ -11,7 +11,7 @@ from jax.interpreters import mlir
 
 from jax_transpose import _compat
 from jax_transpose._decide import PLATFORMS
-from jax_transpose._dtypes import element_bits
+from jax_transpose._dtypes import element_bits, stored
 
 
 def platform_of(ctx: Any, platform: str | None) -> str:
@@ -45,6 +45,17 @@ def measured_here(ctx: Any, kernel: str) -> str:
         return kernel
     shared = _compat.scope(ctx) == "mesh" and jax.process_count() > 1
     return "native" if shared or _compat.for_export(ctx) else kernel
+
+
+def on_stored(lower: Callable) -> Callable:
+    """`lower`, a rule for arrays of plain dtypes, as one for those of extended dtypes too."""
+
+    def rule(ctx, *operands, permutation, **params):
+        aval = ctx.avals_in[0]
+        _, permutation, _ = stored(aval.shape, permutation, aval.dtype)
+        return lower(_compat.as_stored(ctx), *operands, permutation=permutation, **params)
+
+    return rule
 
 
 def lower_to(fun: Callable, ctx: Any, *operands: Any) -> Any:

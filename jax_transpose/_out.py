@@ -6,6 +6,7 @@ import jax
 
 from jax_transpose._buffers import check_array, check_no_constant
 from jax_transpose._decide import decide_in_place
+from jax_transpose._dtypes import stored
 from jax_transpose._into import bind, transpose_in_place_p, transpose_into_p
 
 
@@ -63,5 +64,5 @@ def write_into(x, out, permutation: tuple[int, ...], kernel: str, tile: int) -> 
 
 def write_in_place(x, permutation: tuple[int, ...], kernel: str, tile: int) -> jax.Array:
     """The transpose of `x`, in the buffer of `x`; ValueError where that is not possible."""
-    check_in_place(x.shape, permutation, x.dtype, kernel, tile)
+    check_in_place(*stored(x.shape, permutation, x.dtype), kernel, tile)
     return bind(transpose_in_place_p, x, permutation=permutation, kernel=kernel, tile=0)

@@ -1,7 +1,7 @@
 """`transpose_p`: a primitive with every rule that `lax.transpose_p` has.
 
 Operand:
-  x: array of any shape and any JAX dtype that is not of PRNG keys (`transpose` unpacks those).
+  x: array of any shape and any JAX dtype.
 
 Parameters, which `transpose` has checked:
   permutation: tuple of ``x.ndim`` non-negative Python ints; axis ``permutation[i]`` of `x` becomes
@@ -14,6 +14,7 @@ The result has shape ``tuple(x.shape[a] for a in permutation)`` and the dtype of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,14 @@ from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
-from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
+from jax_transpose._lowering import (
+    ffi_call,
+    lower_to,
+    measured_here,
+    obstacle,
+    on_stored,
+    platform_of,
+)
 from jax_transpose._partitioning import partitioned, shard_by_shard
 
 
@@ -55,6 +63,7 @@ def _lower_to_shards(ctx, x, **params):
     return _compat.with_explicit_sharding(ctx, results)
 
 
+@on_stored
 def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), (result,) = ctx.avals_in, ctx.avals_out
     platform, scope = platform_of(ctx, platform), _compat.scope(ctx)
@@ -90,10 +99,13 @@ def _without_options(rule):
     return ours
 
 
-def bind(x, **params):
-    """`transpose_p.bind`, with rules for all parts of JAX that are loaded by now."""
-    _compat.complete_rules(transpose_p, lax.transpose_p, _without_options)
-    return transpose_p.bind(x, **params)
+def costs_of_x(rule):
+    """JAX's rule of what `lax.transpose_p` costs as one for ours: no buffer is read."""
+
+    def ours(ctx, x, *out, permutation, kernel, tile):
+        return rule(replace(ctx, avals_in=ctx.avals_in[:1]), x, permutation=permutation)
+
+    return ours
 
 
 transpose_p = _compat.eager_primitive("jax_transpose")
@@ -101,6 +113,8 @@ transpose_p.def_abstract_eval(_abstract_eval)
 ad.deflinear2(transpose_p, _transpose_rule)
 batching.primitive_batchers[transpose_p] = _batching_rule
 _compat.define_jet(transpose_p)
+_compat.complete_rules(transpose_p, lax.transpose_p, _without_options)
+_compat.complete_rules(transpose_p, lax.transpose_p, costs_of_x, moves=False)
 _partitioned = partitioned(transpose_p)
 mlir.register_lowering(transpose_p, partial(_lower, platform=None))
 for _platform in PLATFORMS:

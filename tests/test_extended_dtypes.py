@@ -1,4 +1,4 @@
-"""dtypes whose elements are no plain bits: JAX moves them, and we leave that to it."""
+"""dtypes that NumPy does not know, whose elements are arrays of plain ones, and float0."""
 
 import functools
 
@@ -9,20 +9,24 @@ import pytest
 from compat_dtypes import PairDType, through_pairs
 from dtypes import assert_same_bits, small_values
 from jax.dtypes import float0
+from jax.sharding import PartitionSpec as P
+from meshes import collectives, device_mesh, put, use_mesh
 
 import jax_transpose as jt
 
 WORDS = small_values((3, 4, 5, 2), "uint32")
-CALL = "jax_transpose"
+CALL = "@jax_transpose_v1"
+KERNELS = pytest.mark.parametrize("kernel", ["auto", "native"])
 
 
+@KERNELS
 @pytest.mark.parametrize("axes", [None, (2, 0, 1), (0, 2, 1)])
-def test_registered_dtypes(platform_device, axes):
-    f = through_pairs(lambda x: jt.transpose(x, axes))
+def test_registered_dtypes(platform_device, axes, kernel):
+    f = through_pairs(lambda x: jt.transpose(x, axes, kernel=kernel))
     words = platform_device.put(WORDS)
     last = (2, 1, 0) if axes is None else axes
     assert_same_bits(f(words), WORDS.transpose(*last, 3))
-    assert f.lower(words).as_text().count("stablehlo.transpose") == 1
+    assert f.lower(words).as_text().count(CALL) == (kernel == "native")
 
 
 def test_every_function_takes_registered_dtypes():
@@ -37,17 +41,23 @@ def test_every_function_takes_registered_dtypes():
         assert_same_bits(through_pairs(function)(WORDS), expected)
 
 
-@pytest.mark.parametrize("kernel", ["native", "autotune", "blocked"])
-def test_our_kernels_refuse_registered_dtypes(kernel):
-    with pytest.raises(TypeError, match=rf"kernel='{kernel}'.*pair.*\"auto\" or \"xla\""):
-        through_pairs(lambda x: jt.transpose(x, kernel=kernel))(WORDS)
-    with pytest.raises(TypeError, match=r"'native'.*pair"):
-        jt.explain((3, 4), dtype=PairDType(), kernel="native")
+@KERNELS
+def test_registered_dtypes_in_a_buffer(kernel):
+    words = small_values((3, 5, 2), "uint32")
+    f = through_pairs(lambda x: jt.transpose(x, out=jt.transpose(x, kernel="xla"), kernel=kernel))
+    assert_same_bits(f(words), words.swapaxes(0, 1))
+    square = small_values((3, 5, 5, 2), "uint32")
+    f = through_pairs(lambda x: jt.matrix_transpose(x, out=x, kernel=kernel))
+    assert_same_bits(f(square), square.swapaxes(1, 2))
+    f = through_pairs(lambda x: jax.vmap(lambda y: jt.transpose(y, out=y, kernel=kernel))(x))
+    assert_same_bits(f(square), square.swapaxes(1, 2))
 
 
-def test_explain_says_why():
-    plan = jt.explain((3, 4), dtype=PairDType(), platform="cuda")
-    assert (plan.implementation, plan.dtype) == ("xla", "pair") and "plain bits" in plan.reason
+def test_explain_tells_of_stored_arrays():
+    plan = jt.explain((3, 4), dtype=PairDType(), kernel="native", platform="cpu")
+    assert (plan.implementation, plan.dtype) == ("native", "uint32")
+    assert (plan.shape, plan.axes) == ((3, 4, 2), (1, 0, 2))
+    assert plan.bytes_moved == 2 * 3 * 4 * 8
     plan = jt.explain((3, 4), dtype=float0)
     assert (plan.implementation, plan.dtype, plan.bytes_moved) == ("xla", "float0", 0)
 
@@ -94,3 +104,31 @@ def test_keys_of_every_implementation(platform_device, impl, kernel):
         assert_same_bits(jax.random.key_data(batched), data.transpose(2, 0, 1, 3))
         plan = jt.explain(keys, (2, 0, 1), kernel=kernel)
         assert plan.bytes_moved == 2 * data.nbytes
+
+
+@KERNELS
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_the_primitive_takes_keys(impl, kernel):
+    """As bound by code that does not go through `transpose`, such as a transformation."""
+    keys = jax.random.split(jax.random.key(3, impl=impl), 24).reshape(2, 3, 4)
+    data = np.asarray(jax.random.key_data(keys))
+
+    def move(x, axes):
+        return jt.transpose_p.bind(x, permutation=axes, kernel=kernel, tile=0)
+
+    for moved in (move(keys, (2, 0, 1)), jax.jit(lambda x: move(x, (2, 0, 1)))(keys)):
+        assert moved.dtype == keys.dtype
+        assert_same_bits(jax.random.key_data(moved), data.transpose(2, 0, 1, 3))
+    batched = jax.vmap(lambda x: move(x, (1, 0)), in_axes=1)(keys)
+    assert_same_bits(jax.random.key_data(batched), data.transpose(1, 2, 0, 3))
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_split_arrays_of_extended_dtypes(explicit):
+    mesh = device_mesh((2, 4), explicit=explicit)
+    with use_mesh(mesh):
+        words = put(small_values((8, 6, 4, 2), "uint32"), mesh, P("y", "x"))
+        f = through_pairs(lambda x: jt.transpose(x, (2, 0, 1), kernel="native"))
+        assert_same_bits(f(words), np.asarray(words).transpose(2, 0, 1, 3))
+        text = f.lower(words).compile().as_text()
+        assert CALL[1:] in text and collectives(text) == []

@@ -3,7 +3,9 @@
 import contextlib
 import functools
 import importlib
+import inspect
 import sys
+import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +14,10 @@ import pytest
 from dtypes import assert_same_bits, small_values
 from jax import lax
 from jax.extend.core import Primitive
+from scripts import run_python
 
 import jax_transpose as jt
+from jax_transpose._into import transpose_in_place_p, transpose_into_p
 
 CALL = "jax_transpose_v1"
 #: Parts of JAX that hold rules and are loaded on demand.
@@ -35,8 +39,11 @@ PARTS = (
     "jax._src.state.discharge",
 )
 #: Newer JAX gives its own primitives batching rules here; those of others stand in
-#: `primitive_batchers`, where ours does.
+#: `primitive_batchers`, where ours do.
 ELSEWHERE = {"jax._src.interpreters.batching.fancy_primitive_batchers"}
+#: Where a call with ``out=`` has no rule: kernels and sparse arrays hold values, and no buffers
+#: that could be given away; padding (JAX 0.6) is for extents that are no buffer's.
+NO_BUFFERS = ("jax._src.pallas.", "jax.experimental.sparse.", ".partial_eval.padding_rules")
 
 
 def registries():
@@ -63,13 +70,87 @@ def test_ours_has_an_entry_wherever_jaxs_has_one():
     for part in PARTS:
         with contextlib.suppress(ImportError):
             importlib.import_module(part)
-    jt.transpose(np.ones((2, 3)))
     theirs = {name: rules for name, rules in registries() if lax.transpose_p in rules}
-    missing = {name for name, rules in theirs.items() if jt.transpose_p not in rules}
-    assert missing <= ELSEWHERE
     looked_at = " ".join(theirs)
     parts = ("jet", "sparse", "roofline", "triton", "mosaic", "fuser", "mlir", "ad.", "batching")
     assert [part for part in parts if part not in looked_at] == []
+
+    def missing(primitive):
+        return {name for name, rules in theirs.items() if primitive not in rules}
+
+    assert missing(jt.transpose_p) <= ELSEWHERE
+    for primitive in (transpose_into_p, transpose_in_place_p):
+        named = {name for name in missing(primitive) if not any(p in name for p in NO_BUFFERS)}
+        assert named <= ELSEWHERE
+
+
+LOADED_AFTER_TRACING = {
+    "sparse": """
+        from jax.experimental import sparse
+        moved = sparse.sparsify(f)(sparse.BCOO.fromdense(x))
+        np.testing.assert_array_equal(moved.todense(), 2 * X.T)
+        """,
+    "roofline": """
+        from jax.experimental import roofline
+        used = [roofline.roofline(g)(x)[1] for g in (f, lambda x: jax.numpy.transpose(x) * 2)]
+        assert used[0] == used[1]
+        from jax.experimental.roofline.roofline import _rooflines
+        assert jt.transpose_p in _rooflines
+        """,
+    "mosaic.lowering": """
+        from jax.experimental import pallas as pl
+        def body(x, out):
+            out[...] = jax.core.eval_jaxpr(jaxpr.jaxpr, (), x[...])[0]
+        shape = jax.ShapeDtypeStruct(X.T.shape, X.dtype)
+        call = jax.jit(pl.pallas_call(body, out_shape=shape))
+        text = call.trace(x).lower(lowering_platforms=("tpu",)).as_text()
+        assert "tpu_custom_call" in text and "jax_transpose_v1" not in text
+        """,
+}
+
+
+@pytest.mark.parametrize("part", LOADED_AFTER_TRACING)
+def test_programs_traced_before_the_part_was_loaded(part):
+    body = """
+        import sys, jax, jax_transpose as jt
+        x = jax.numpy.asarray(X)
+        f = jax.jit(lambda x: jt.transpose(x) * 2)
+        f(x)
+        jaxpr = jax.make_jaxpr(jt.transpose)(x)
+        """
+    late = f'assert not any(".{part}" in name for name in sys.modules), "loaded before"\n'
+    run_python(textwrap.dedent(body) + late + textwrap.dedent(LOADED_AFTER_TRACING[part]))
+
+
+def test_modules_are_loaded_as_without_us():
+    run_python("""
+        import inspect, sys, jax, jax_transpose
+        from jax_transpose import _imports
+        waiting = set(_imports._waiting)
+        from jax.experimental import sparse, pallas
+        from jax._src.pallas.mosaic import lowering
+        assert "jax._src.pallas.mosaic.lowering" in waiting
+        from jax.experimental import jet
+        assert type(lowering.__loader__) is type(jet.__loader__) is type(lowering.__spec__.loader)
+        assert "lowering_rules" in inspect.getsource(lowering)
+        try:
+            import jax._src.pallas.nothing
+        except ModuleNotFoundError as error:
+            assert error.name == "jax._src.pallas.nothing"
+        else:
+            raise AssertionError
+        """)
+
+
+def test_importing_us_loads_no_optional_part():
+    run_python("""
+        import sys, jax_transpose as jt
+        jt.transpose(X)
+        from jax_transpose import _imports
+        parts = ("sparse.transform", "roofline", "triton.lowering", "mosaic.lowering", "block_spec")
+        assert all(any(part in name for name in _imports._waiting) for part in parts)
+        assert not [name for name in sys.modules if name.endswith(parts)]
+        """)
 
 
 KERNEL_IN_PALLAS = pytest.mark.parametrize("kernel", ["auto", "xla"])
@@ -106,6 +187,26 @@ def test_inside_a_pallas_kernel_for_mosaic(kernel):
     assert ours.count("stablehlo.") == theirs.count("stablehlo.")
 
 
+@KERNEL_IN_PALLAS
+def test_inside_a_pallas_kernel_for_triton_without_a_gpu(kernel):
+    triton = pytest.importorskip("jax.experimental.pallas.triton")
+    try:
+        gpu = jax.sharding.AbstractDevice("NVIDIA H100 80GB HBM3", None, "gpu")
+        mesh = jax.sharding.AbstractMesh((), (), abstract_device=gpu)
+    except (AttributeError, TypeError):
+        pytest.skip("this JAX lowers for no GPU that is not there")
+    x = jax.ShapeDtypeStruct((64, 128), np.float32)
+
+    def lowered(transpose):
+        f = jax.jit(pallas_call(transpose, x.shape, compiler_params=triton.CompilerParams()))
+        with jax.sharding.use_abstract_mesh(mesh):
+            return f.trace(x).lower(lowering_platforms=("cuda",)).as_text()
+
+    ours, theirs = lowered(functools.partial(jt.transpose, kernel=kernel)), lowered(jnp.transpose)
+    assert "triton" in ours and CALL not in ours
+    assert ours.count("stablehlo.") == theirs.count("stablehlo.")
+
+
 @pytest.mark.gpu
 @KERNEL_IN_PALLAS
 def test_inside_a_pallas_kernel_for_triton(cuda, kernel):
@@ -123,6 +224,30 @@ def test_our_kernels_do_not_run_within_a_kernel():
         jax.jit(f).trace(x).lower(lowering_platforms=("tpu",))
 
 
+@KERNEL_IN_PALLAS
+def test_fused_into_the_operand_of_a_pallas_kernel(kernel):
+    """Which block of x a block of the result needs, and what becomes of it."""
+    pytest.importorskip("jax._src.pallas.fuser.block_spec")
+    from jax._src.pallas.fuser import block_spec
+    from jax.experimental import pallas as pl
+
+    x = jnp.zeros((2, 3, 512, 256), np.float32)
+    f, values, scalars = block_spec.get_fusion_values(
+        lambda: jt.transpose(x, (1, 0, 3, 2), kernel=kernel)
+    )
+    named = "grid_len" in inspect.signature(block_spec.pull_block_spec).parameters
+    evaluate, (blocks,), _ = block_spec.pull_block_spec(
+        f,
+        pl.BlockSpec((None, None, 64, 128), lambda *index: index),
+        **({"grid_len": 4} if named else {"grid": (3, 2, 4, 4)}),
+        scalar_prefetch_handler=block_spec.make_scalar_prefetch_handler(),
+    )(values)
+    assert blocks[0].block_shape == (None, None, 128, 64)
+    assert blocks[0].index_map(0, 1, 2, 3, *scalars) == (1, 0, 3, 2)
+    block = small_values((128, 64), "float32")
+    assert_same_bits(evaluate((0, 0, 0, 0), scalars, (jnp.array(block),)), block.T)
+
+
 def test_sparse_arrays():
     from jax.experimental import sparse
 
@@ -133,12 +258,19 @@ def test_sparse_arrays():
     assert_same_bits(moved.todense(), 2 * dense.transpose(2, 0, 1))
 
 
-def test_roofline():
+def test_roofline(caplog):
+    """A program costs what it costs with `jnp.transpose`, whichever kernel it asks for."""
     from jax.experimental import roofline
 
-    def count(transpose):
+    def cost(transpose):
         f = roofline.roofline(lambda x: transpose(x) @ x)
-        _, result = f(jax.ShapeDtypeStruct((64, 32), np.float32))
-        return result
+        return f(jax.ShapeDtypeStruct((32, 32), np.float32))[1]
 
-    assert count(jt.transpose) == count(jnp.transpose)
+    for options in ({}, {"kernel": "native"}, {"out": True}):
+
+        def ours(x, options=options):
+            return jt.transpose(x, **({"out": x} if "out" in options else options))
+
+        assert cost(ours) == cost(jnp.transpose)
+    assert cost(lambda x: jt.transpose(x, out=x + 1)) == cost(lambda x: (x + 1).T)
+    assert "No roofline rule" not in caplog.text

@@ -86,6 +86,65 @@ def test_gradients_of_weights_in_data_parallel_training(mesh, kernel):
     assert grads[0].sharding == grads[1].sharding
 
 
+@KERNELS
+def test_gradients_through_a_three_cycle(mesh, kernel):
+    """The cotangent, a partial sum, goes back through the inverse, which is no exchange."""
+    x, w = small_values((16, 6), "float32") % 3, small_values((4, 6, 10), "float32") % 3
+    batch, weights = put(x, mesh, P("x", None)), put(w, mesh, P(None, None, None))
+
+    def loss(transpose, remat, w, x):
+        w = jax.reshard(w, P(None, None, None, reduced={"x"}))
+
+        def scores(w):
+            return jnp.sum(jnp.einsum("bi,iok->bok", x, transpose(w)) ** 2)
+
+        return (jax.checkpoint(scores) if remat else scores)(w)
+
+    expected = np.einsum("iok,bi->bok", w.transpose(1, 2, 0), x)
+    expected = 2 * np.einsum("bok,bi->kio", expected, x)
+    for remat in (False, True):
+        grad = jax.grad(functools.partial(loss, ours(kernel, (1, 2, 0)), remat))
+        assert_same_bits(jax.jit(grad)(weights, batch), expected)
+        text = compile_text(grad, weights, batch)
+        assert (CALL in text) == (kernel == "native")
+
+
+@KERNELS
+def test_sums_inside_of_shard_map(mesh, kernel):
+    a, b = small_values((8, 16), "float32") % 7, small_values((16, 12), "float32") % 5
+    operands = put(a, mesh, P(None, "x")), put(b, mesh, P("x", None))
+    split, sums = (P(None, "x"), P("x", None)), P(None, None, unreduced={"x"})
+
+    def added_within(a, b):
+        def body(a, b):
+            return jax.lax.psum(ours(kernel)(a @ b), "x")
+
+        return jax.shard_map(body, in_specs=split, out_specs=P())(a, b)
+
+    def added_outside(a, b):
+        product = jnp.einsum("ij,jk->ik", a, b, out_sharding=sums)
+        moved = jax.shard_map(ours(kernel), in_specs=sums, out_specs=sums)(product)
+        return jax.reshard(moved, P(None, "y"))
+
+    for f in (added_within, added_outside):
+        assert_same_bits(jax.jit(f)(*operands), (a @ b).T)
+        assert compile_text(f, *operands).count(CALL) == (kernel == "native")
+
+
+@KERNELS
+def test_a_batch_of_sums(mesh, kernel):
+    """Microbatches: the batch axis of vmap is one that the sums have too."""
+    a, b = small_values((5, 8, 16), "float32") % 7, small_values((5, 16, 12), "float32") % 5
+    operands = put(a, mesh, P(None, None, "x")), put(b, mesh, P(None, "x", None))
+
+    def product(transpose, a, b):
+        sums = jnp.einsum("ij,jk->ik", a, b, out_sharding=P(None, None, unreduced={"x"}))
+        return jax.reshard(transpose(sums), P("y", None))
+
+    out = jax.jit(jax.vmap(functools.partial(product, ours(kernel))))(*operands)
+    assert_same_bits(out, (a @ b).swapaxes(1, 2))
+
+
 def test_a_buffer_of_sums(mesh):
     def sums(a, b, spec):
         return jax.jit(lambda a, b: jnp.einsum("ij,jk->ik", a, b, out_sharding=spec))(
