@@ -63,8 +63,8 @@ def decide(
 ) -> Decision:
     """Raises ValueError where `kernel` or `tile` is not possible on `platform`."""
     bits = element_bits(dtype)
-    plan = None
-    if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla":
+    plan, too_much = None, refusal(shape, permutation, dtype)
+    if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla" and not too_much:
         plan = _cpu.plan(platform, shape, permutation, bits / 8, kernel, tile)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
@@ -75,11 +75,15 @@ def decide(
     if kernel == "auto":
         if not built:
             return Decision("xla", built.reason, plan)
+        if too_much:
+            return Decision("xla", f"{too_much}: left to XLA", None)
         if plan is None:
             return Decision("xla", f"{dtype} has elements of {bits} bits: left to XLA", None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
     _require_kernels(platform, kernel, dtype)
+    if too_much:
+        raise ValueError(f"kernel={kernel!r}: {too_much}")
     if kernel in ("auto", "autotune"):
         choice = tuned(platform, plan) if tile == 0 and bits % 8 == 0 else None
         if choice is not None:
@@ -100,12 +104,20 @@ def decide_into(
     tile: int,
 ) -> Decision:
     """`decide` where the result's buffer is given: `auto` takes our kernel at any size."""
-    if kernel == "auto" and has_module(platform) and has_kernels(dtype):
+    runs = has_module(platform) and has_kernels(dtype)
+    if kernel == "auto" and runs and not refusal(shape, permutation, dtype):
         kernel = "autotune"  # which measures nothing here, and knows what was measured
     choice = decide(platform, shape, permutation, dtype, kernel, tile)
     if choice.implementation == "identity":
         return Decision("xla", "only axes of length 1 move, or none: a copy", choice.plan)
     return choice
+
+
+def refusal(shape: tuple[int, ...], permutation: tuple[int, ...], dtype: np.dtype) -> str:
+    """Why no kernel moves so large an array; empty where some do, or the dtype has none."""
+    if not has_kernels(dtype):
+        return ""
+    return _cpu.refusal(tuple(shape), permutation, element_bits(dtype) / 8)
 
 
 def plan_in_place(
@@ -144,11 +156,19 @@ def decide_in_place(
             f"kernel={kernel!r} does not work in place (out=x); allowed: 'auto', 'native', "
             "'autotune', 'xla'"
         )
-    plan = plan_in_place(platform if platform in PLATFORMS else "cpu", shape, permutation, dtype)
+    if too_much := refusal(shape, permutation, dtype):
+        if kernel == "native" and not _keeps_order(shape, permutation):
+            raise ValueError(f"kernel={kernel!r}: {too_much}")
+        plan = None
+    else:
+        planned = platform if platform in PLATFORMS else "cpu"
+        plan = plan_in_place(planned, shape, permutation, dtype)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
         return Decision("xla", "asked for by name; it needs a second buffer", None)
+    if too_much:
+        return Decision("xla", f"{too_much}: left to XLA", None)
     built = has_module(platform)
     if not built and kernel == "auto":
         return Decision("xla", f"XLA needs a second buffer, but {built.reason}", None)

@@ -115,7 +115,7 @@ int main() {
     request.dims = dims.data();
     request.axes = axes.data();
     request.rank = rank;
-    request.set_element_bits(bits);
+    request.element_bits = bits;
     request.tile = tile;
     Plan plan;
     std::string error;
