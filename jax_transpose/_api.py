@@ -11,7 +11,14 @@ import numpy as np
 from jax import lax
 
 from jax_transpose import _cpu
-from jax_transpose._decide import MODES, PLATFORMS, all_kernels, kernels, sub_byte_message
+from jax_transpose._decide import (
+    MODES,
+    PLATFORMS,
+    all_kernels,
+    kernels,
+    refusal,
+    sub_byte_message,
+)
 from jax_transpose._dtypes import element_bits, has_kernels, is_key, stored
 from jax_transpose._out import check_out, write_in_place, write_into
 from jax_transpose._primitive import transpose_p
@@ -63,6 +70,8 @@ def check_options(kernel, tile, shape: Sequence[int], permutation, dtype) -> int
     if not has_kernels(dtype):
         return tile
     static = tuple(extent if isinstance(extent, int) else 2 for extent in shape)
+    if refusal(static, permutation, dtype):
+        return tile
     candidates = [p for p in PLATFORMS if kernel in MODES or kernel in kernels(p)]
     errors = []
     for platform in candidates:

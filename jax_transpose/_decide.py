@@ -69,14 +69,15 @@ def decide(
     `obstacle`: why our call cannot stand where the transpose does in its program, if it cannot.
     """
     bits = element_bits(dtype)
-    plan = None
-    if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla":
+    plan, too_much = None, refusal(shape, permutation, dtype)
+    if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla" and not too_much:
         plan = _cpu.plan(platform, shape, permutation, bits / 8, kernel, tile)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
         return Decision("xla", "asked for by name", None)
 
+    obstacle = obstacle or too_much
     usable = usable_at(platform, obstacle)
     if kernel == "auto" or (kernel == "autotune" and obstacle):
         if not usable:
@@ -108,12 +109,20 @@ def decide_into(
     obstacle: str = "",
 ) -> Decision:
     """`decide` where the result's buffer is given: `auto` takes our kernel at any size."""
+    obstacle = obstacle or refusal(shape, permutation, dtype)
     if kernel == "auto" and usable_at(platform, obstacle) and has_kernels(dtype):
         kernel = "native"
     choice = decide(platform, shape, permutation, dtype, kernel, tile, obstacle)
     if choice.implementation == "identity":
         return Decision("xla", "only axes of length 1 move, or none: a copy", choice.plan)
     return choice
+
+
+def refusal(shape: tuple[int, ...], permutation: tuple[int, ...], dtype: np.dtype) -> str:
+    """Why no kernel moves so large an array; empty where some do, or the dtype has none."""
+    if not has_kernels(dtype):
+        return ""
+    return _cpu.refusal(tuple(shape), permutation, element_bits(dtype) / 8)
 
 
 def plan_in_place(
@@ -153,12 +162,15 @@ def decide_in_place(
             f"kernel={kernel!r} does not work in place; allowed: 'auto', 'native', "
             "'autotune', 'xla'"
         )
-    plan = plan_in_place(platform if platform in PLATFORMS else "cpu", shape, permutation, dtype)
+    plan, too_much = None, refusal(shape, permutation, dtype)
+    if not too_much:
+        planned = platform if platform in PLATFORMS else "cpu"
+        plan = plan_in_place(planned, shape, permutation, dtype)
     if _keeps_order(shape, permutation):
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
         return Decision("xla", "asked for by name; it needs a second buffer", None)
-    usable = usable_at(platform, obstacle)
+    usable = usable_at(platform, obstacle or too_much)
     if not usable and kernel == "auto":
         return Decision("xla", f"XLA needs a second buffer, but {usable.reason}", None)
     _require_kernels(usable, platform, shape, kernel, dtype)

@@ -17,6 +17,7 @@
 #include "cpu/kernels.h"
 #include "cuda/emulate.h"
 #include "ffi/arguments.h"
+#include "ffi/no_throw.h"
 #include "ffi/python_request.h"
 #include "plan/cuda_model.h"
 
@@ -28,6 +29,7 @@ namespace nb = nanobind;
 ffi::Error Transpose(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::AnyBuffer> out,
                      ffi::Span<const int64_t> permutation, int64_t element_bits,
                      std::string_view kernel, int64_t tile) {
+  if (ffi::Error error = CheckTypes(in, *out, element_bits); error.failure()) return error;
   if (ffi::Error error = CheckShapes(in, *out, permutation); error.failure()) return error;
   Plan plan;
   ffi::Error error =
@@ -38,18 +40,15 @@ ffi::Error Transpose(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::Result<ffi::A
     threads.count = pool.num_threads();
     threads.schedule = [&pool](std::function<void()> task) { pool.Schedule(std::move(task)); };
   }
-  try {
-    Run(plan, in.untyped_data(), out->untyped_data(), threads);
-  } catch (const std::exception& failure) {  // of the staging buffers
-    return ffi::Error(ffi::ErrorCode::kInternal, std::string("jax_transpose: ") + failure.what());
-  }
+  Run(plan, in.untyped_data(), out->untyped_data(), threads);
   return error;
 }
 
 // The second argument's buffer is the result's: XLA aliases them.
-ffi::Error TransposeInto(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::AnyBuffer,
+ffi::Error TransposeInto(ffi::ThreadPool pool, ffi::AnyBuffer in, ffi::AnyBuffer given,
                          ffi::Result<ffi::AnyBuffer> out, ffi::Span<const int64_t> permutation,
                          int64_t element_bits, std::string_view kernel, int64_t tile) {
+  if (ffi::Error error = CheckGiven(given, *out); error.failure()) return error;
   return Transpose(pool, in, out, permutation, element_bits, kernel, tile);
 }
 
@@ -73,7 +72,7 @@ Platform ParsePlatform(const std::string& name) {
 
 nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>& shape,
                     const std::vector<int64_t>& axes, double element_bytes,
-                    const std::string& kernel, int tile, bool in_place) {
+                    const std::string& kernel, int64_t tile, bool in_place) {
   Request request =
       PythonRequest(ParsePlatform(platform_name), shape, axes, std::lround(element_bytes * 8));
   request.tile = tile;
@@ -109,6 +108,22 @@ nb::dict PlanAsDict(const std::string& platform_name, const std::vector<int64_t>
   return result;
 }
 
+// Why no kernel moves arrays of this shape and width, whichever is asked for; empty where some do.
+std::string Refusal(const nb::tuple& shape, const std::vector<int64_t>& axes,
+                    double element_bytes) {
+  std::vector<int64_t> dims;
+  for (nb::handle extent : shape) {
+    int64_t value = 0;
+    if (!nb::try_cast(extent, value)) {
+      return std::string("shape ") + nb::repr(shape).c_str() + " has an extent of 2**63 or more";
+    }
+    dims.push_back(value);
+  }
+  std::string error;
+  CheckRequest(PythonRequest(Platform::kCpu, dims, axes, std::lround(element_bytes * 8)), &error);
+  return error;
+}
+
 using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Runs a kernel on plain buffers with threads of its own, so that tests reach every instruction
@@ -123,15 +138,16 @@ void RunOnBuffers(Bytes in, Bytes out, const std::vector<int64_t>& shape,
   if (plan.permutation.bytes() != static_cast<int64_t>(in.size()) || in.size() != out.size()) {
     throw nb::value_error("buffers and shape differ in size");
   }
-  std::vector<std::thread> helpers;
-  Threads pool{threads, [&](std::function<void()> task) { helpers.emplace_back(std::move(task)); }};
   Thresholds thresholds;
   if (large) thresholds = {0, 0};
-  {
-    nb::gil_scoped_release unlocked;
-    Run(plan, in.data(), out.data(), pool, thresholds);
-    for (std::thread& helper : helpers) helper.join();
-  }
+  nb::gil_scoped_release unlocked;
+  struct Helpers : std::vector<std::thread> {
+    ~Helpers() {
+      for (std::thread& helper : *this) helper.join();
+    }
+  } helpers;
+  Threads pool{threads, [&](std::function<void()> task) { helpers.emplace_back(std::move(task)); }};
+  Run(plan, in.data(), out.data(), pool, thresholds);
 }
 
 nb::list CandidatesAsList(const std::vector<int64_t>& shape, const std::vector<int64_t>& axes,
@@ -165,11 +181,16 @@ std::string EmulateCuda(Bytes in, Bytes out, const std::vector<int64_t>& shape,
 }  // namespace
 
 NB_MODULE(_cpu, m) {
-  m.def("handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeHandler)); });
-  m.def("into_handler", [] { return nb::capsule(reinterpret_cast<void*>(TransposeIntoHandler)); });
+  m.def("handler", [] { return nb::capsule(reinterpret_cast<void*>(&NoThrow<TransposeHandler>)); });
+  m.def("into_handler",
+        [] { return nb::capsule(reinterpret_cast<void*>(&NoThrow<TransposeIntoHandler>)); });
   m.attr("ffi_api_version") = nb::make_tuple(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR);
   m.def("plan", &PlanAsDict, nb::arg("platform"), nb::arg("shape"), nb::arg("axes"),
         nb::arg("element_bytes"), nb::arg("kernel"), nb::arg("tile"), nb::arg("in_place") = false);
+  m.def("refusal", &Refusal, nb::arg("shape"), nb::arg("axes"), nb::arg("element_bytes"));
+  m.def(
+      "_force_planning_failure", [](bool force) { force_planning_failure = force; },
+      nb::arg("force"));
   m.def("isa", [] { return Kernels().name; });
   m.def("isas", [] { return nb::tuple(nb::cast(IsaNames())); });
   m.def("_run", &RunOnBuffers, nb::arg("input"), nb::arg("output"), nb::arg("shape"),

@@ -61,7 +61,11 @@ void ParallelFor(int64_t chunks, int64_t helpers, const Schedule& schedule,
     return;
   }
   auto loop = std::make_shared<Loop>(chunks, std::move(body));
-  for (int64_t i = 0; i < helpers; ++i) schedule([loop] { loop->Work(); });
+  try {
+    for (int64_t i = 0; i < helpers; ++i) schedule([loop] { loop->Work(); });
+  } catch (...) {
+    // Helpers that did start use `body` and what it refers to: the caller goes on with them.
+  }
   loop->Work();
   loop->Wait();
   if (loop->error != nullptr) std::rethrow_exception(loop->error);

@@ -1,24 +1,9 @@
 // The kernels of packed elements and their launch.
 #include "cuda/launch.cuh"
-#include "cuda/sub_byte.cuh"
+#include "cuda/sub_byte_grid.h"
 
 namespace jax_transpose::cuda {
 namespace {
-
-template <class Index>
-SubByteGrid<Index> MakeSubByteGrid(const Plan& plan) {
-  const Permutation& p = plan.permutation;
-  const Strides s = ComputeStrides(p);
-  SubByteGrid<Index> grid;
-  grid.elements = p.elements();
-  grid.rank = p.rank;
-  for (int i = 0; i < p.rank; ++i) {
-    const int d = p.axes[p.rank - 1 - i];
-    grid.extent[i] = Divider<Index>(p.extent[d]);
-    grid.in_stride[i] = s.in[d];
-  }
-  return grid;
-}
 
 template <int kBits, class Index>
 cudaError_t LaunchSubByteBits(const Plan& plan, const void* in, void* out, cudaStream_t stream) {

@@ -153,6 +153,18 @@ __global__ void __launch_bounds__(256)
   GatherWord<kBits, 32 / kBits>(in, out, grid, unit);
 }
 
+// The word of which the array's end leaves less than four bytes, as far as it exists.
+template <int kBits, class Index>
+__device__ __forceinline__ uint32_t LastWord(const uint32_t* in, Index elements) {
+  constexpr int kPerByte = 8 / kBits, kPerWord = 32 / kBits;
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(in + elements / kPerWord);
+  const int count = (static_cast<int>(elements % kPerWord) + kPerByte - 1) / kPerByte;
+  uint32_t value = 0;
+#pragma unroll 1
+  for (int b = 0; b < count; ++b) value |= static_cast<uint32_t>(bytes[b]) << (8 * b);
+  return value;
+}
+
 template <class Index>
 struct ShiftedGrid {
   TileGrid<Index> tiles;
@@ -180,18 +192,28 @@ __global__ void __launch_bounds__(SubByteTile<kBits>::kThreads)
   const int used_cols = cols < kColStep ? static_cast<int>(cols) : kColStep;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
+  const Index whole_words = grid.output.elements / kPerWord;
   constexpr int kBatch = 8;  // loads in flight, a row of each warp
   for (int base = warp; base < Tile::kRows && base < rows; base += 8 * kBatch) {
     uint32_t value[kBatch];
     int skip[kBatch];
+    uint32_t cut = 0;  // loads of the word that the array's end cuts off, as bits
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const Index row = base + 8 * i;
       const Index first = origin.in + (origin.row + row) * grid.tiles.in_row_stride + origin.col;
       skip[i] = static_cast<int>(first % kPerWord);
-      value[i] = row < rows && lane * kPerWord < skip[i] + used_cols
-                     ? __ldg(in + first / kPerWord + lane)
-                     : 0;
+      const Index word = first / kPerWord + lane;
+      const bool needed = row < rows && lane * kPerWord < skip[i] + used_cols;
+      value[i] = needed && word < whole_words ? __ldg(in + word) : 0;
+      if (needed && word >= whole_words) cut |= 1u << i;
+    }
+    if (cut != 0) {
+      const uint32_t last = LastWord<kBits>(in, grid.output.elements);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (cut >> i & 1) value[i] = last;
+      }
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {

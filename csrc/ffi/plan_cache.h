@@ -55,7 +55,8 @@ struct CachedPlan {
   Plan plan;
 };
 
-// `plan` then points at a plan that lasts until the thread's next call.
+// `plan` then points at a plan that lasts until the thread's next call. Types and shapes must have
+// been checked.
 inline ffi::Error CachedPlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyBuffer out,
                                  ffi::Span<const int64_t> permutation, int64_t element_bits,
                                  std::string_view kernel, int64_t tile, const Plan** plan) {
@@ -63,7 +64,6 @@ inline ffi::Error CachedPlanCall(Platform platform, ffi::AnyBuffer in, ffi::AnyB
   // and the last is forgotten. The slot after all sets is for calls that are not remembered.
   constexpr uint64_t kSets = 64, kWays = 4;
   thread_local std::unique_ptr<CachedPlan> slots[kSets * kWays + 1];
-  if (ffi::Error error = CheckShapes(in, out, permutation); error.failure()) return error;
   const PlanKey key(platform, in.dimensions().begin(), permutation.begin(),
                     static_cast<int64_t>(permutation.size()), element_bits, kernel, tile,
                     PointerAlignment(in.untyped_data(), out.untyped_data()),

@@ -29,7 +29,7 @@ inline Request PythonRequest(Platform platform, const std::vector<int64_t>& shap
   request.dims = shape.data();
   request.axes = axes.data();
   request.rank = static_cast<int64_t>(shape.size());
-  request.set_element_bits(element_bits);
+  request.element_bits = element_bits;
   return request;
 }
 

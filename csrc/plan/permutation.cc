@@ -77,6 +77,29 @@ bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int el
   return true;
 }
 
+std::string ShapeText(const int64_t* dims, int64_t rank) {
+  std::string text;
+  for (int64_t i = 0; i < rank; ++i) text += (i == 0 ? "" : ", ") + std::to_string(dims[i]);
+  return "(" + text + (rank == 1 ? ",)" : ")");
+}
+
+bool CheckSize(const int64_t* dims, int64_t rank, int64_t element_bits, std::string* error) {
+  int64_t bits = element_bits;
+  bool empty = false, overflows = false;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (dims[i] < 0) {
+      *error = "shape " + ShapeText(dims, rank) + " has a negative extent";
+      return false;
+    }
+    empty = empty || dims[i] == 0;
+    overflows = overflows || __builtin_mul_overflow(bits, dims[i], &bits);
+  }
+  if (empty || !overflows) return true;
+  *error = "an array of shape " + ShapeText(dims, rank) + " and elements of " +
+           std::to_string(element_bits) + " bits has 2**60 bytes or more, which no kernel moves";
+  return false;
+}
+
 Strides ComputeStrides(const Permutation& p) {
   Strides s;
   int64_t stride = 1;

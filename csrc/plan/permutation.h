@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace jax_transpose {
 
@@ -38,6 +39,14 @@ struct Permutation {
 // yields rank 1 with extent 0.
 bool Canonicalize(const int64_t* dims, const int64_t* axes, int64_t rank, int element_bytes,
                   int packed_bits, int max_element_bytes, Permutation* result);
+
+// Such as "(3, 5)".
+std::string ShapeText(const int64_t* dims, int64_t rank);
+
+// True where counting the array's bits does not overflow, which takes 2^60 bytes: below that, no
+// sum or product of a plan does either. No extent may be negative; one of zero makes any array
+// empty. `error` names the shape otherwise.
+bool CheckSize(const int64_t* dims, int64_t rank, int64_t element_bits, std::string* error);
 
 // Element strides of the input dimensions, and of the same dimensions in the output.
 struct Strides {

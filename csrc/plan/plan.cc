@@ -38,31 +38,52 @@ bool Available(const KindInfo& info, Platform platform) {
 
 std::string PlatformName(Platform platform) { return platform == Platform::kCpu ? "cpu" : "cuda"; }
 
+std::string Listed(const int* first, const int* last) {
+  std::string text;
+  for (; first != last; ++first) {
+    if (*first != 0) text += (text.empty() ? "" : ", ") + std::to_string(*first);
+  }
+  return text;
+}
+
+bool Has(const TileChoice& choice, int64_t side) {
+  return side != 0 &&
+         std::find(choice.sides, std::end(choice.sides), side) != std::end(choice.sides);
+}
+
+// The element that the plan has where both buffers start on 16-byte boundaries, as at trace time.
+int AlignedElementBytes(const Request& request) {
+  Permutation p;
+  Canonicalize(request.dims, request.axes, request.rank, static_cast<int>(request.element_bits / 8),
+               0, 16, &p);
+  return p.element_bytes;
+}
+
 bool ResolveTile(const Request& request, Plan* plan, std::string* error) {
   const TileChoice choice = CudaTiles(plan->kind, plan->permutation.element_bytes);
   if (plan->tile == 0) plan->tile = choice.preferred;
   if (request.tile == 0) return true;
-  for (int side : choice.sides) {
-    if (side != 0 && side == request.tile) {
-      plan->tile = side;
+  if (Has(choice, request.tile)) {
+    plan->tile = static_cast<int>(request.tile);
+    return true;
+  }
+  if (request.kind == Kind::kAuto) {
+    if (std::find(std::begin(kTileSides), std::end(kTileSides), request.tile) !=
+        std::end(kTileSides)) {
       return true;
     }
-  }
-  // A buffer off a 16-byte boundary narrows the elements after the tile was checked at trace time.
-  if (request.kind == Kind::kAuto || request.pointer_alignment < 16) return true;
-  *error = "tile=" + std::to_string(request.tile) + " is not possible for kernel '" +
-           KindName(plan->kind) + "' with " + std::to_string(plan->permutation.element_bytes) +
-           "-byte elements; allowed: ";
-  if (choice.preferred == 0) {
-    *error += "none (this kernel has no tile)";
+    *error = "tile=" + std::to_string(request.tile) + " is no tile of any kernel; allowed: " +
+             Listed(std::begin(kTileSides), std::end(kTileSides));
     return false;
   }
-  const char* separator = "";
-  for (int side : choice.sides) {
-    if (side == 0) continue;
-    *error += separator + std::to_string(side);
-    separator = ", ";
-  }
+  const int width = AlignedElementBytes(request);
+  const TileChoice wanted = CudaTiles(plan->kind, width);
+  // A buffer off a 16-byte boundary narrows the elements after the tile was checked at trace time.
+  if (request.pointer_alignment < 16 && Has(wanted, request.tile)) return true;
+  *error = "tile=" + std::to_string(request.tile) + " is not possible for kernel '" +
+           KindName(plan->kind) + "' with " + std::to_string(width) + "-byte elements; allowed: " +
+           (wanted.preferred == 0 ? "none (this kernel has no tile)"
+                                  : Listed(wanted.sides, std::end(wanted.sides)));
   return false;
 }
 
@@ -133,37 +154,34 @@ TilePair TiledPair(const Permutation& p) {
   return {p.axes[p.rank - 1 - skip], p.rank - 1 - skip};
 }
 
-bool MakePlan(const Request& request, Plan* plan, std::string* error) {
-  const int width = request.element_bytes;
-  const int bits = request.packed_bits;
-  if (bits != 0 && bits != 2 && bits != 4) {
-    *error =
-        "element width of " + std::to_string(bits) + " bits is not possible; below a byte: 2, 4";
+bool CheckRequest(const Request& request, std::string* error) {
+  const int64_t bits = request.element_bits;
+  if (bits != 2 && bits != 4 && bits != 8 && bits != 16 && bits != 32 && bits != 64 &&
+      bits != 128) {
+    *error = "element width of " + std::to_string(bits) +
+             " bits is not possible; allowed: 2, 4, 8, 16, 32, 64, 128";
     return false;
   }
+  if (!CheckSize(request.dims, request.rank, bits, error)) return false;
+  const int width = static_cast<int>(bits / 8), packed = bits < 8 ? static_cast<int>(bits) : 0;
+  Permutation p;
+  if (!Canonicalize(request.dims, request.axes, request.rank, width, packed, 16, &p)) {
+    *error = "shape " + ShapeText(request.dims, request.rank) + " has more than " +
+             std::to_string(kMaxRank) + " dimensions longer than 1 that do not move together";
+    return false;
+  }
+  return true;
+}
+
+bool MakePlan(const Request& request, Plan* plan, std::string* error) {
+  if (!CheckRequest(request, error)) return false;
+  const int width = static_cast<int>(request.element_bits / 8);
+  const int bits = width == 0 ? static_cast<int>(request.element_bits) : 0;
   if (bits != 0 && request.kind != Kind::kAuto) {
     *error = std::string("kernel '") + KindName(request.kind) + "' does not move elements of " +
              std::to_string(bits) + " bits; allowed: 'auto', 'native'";
     return false;
   }
-  if (bits == 0 && width != 1 && width != 2 && width != 4 && width != 8 && width != 16) {
-    *error = "element width of " + std::to_string(width) +
-             " bytes is not possible; allowed: 1, 2, 4, 8, 16";
-    return false;
-  }
-  if (!Canonicalize(request.dims, request.axes, request.rank, width, bits,
-                    std::max(width, request.pointer_alignment), &plan->permutation)) {
-    *error = "more than " + std::to_string(kMaxRank) + " dimensions are longer than 1";
-    return false;
-  }
-  plan->sub_byte_bits = bits;
-  Permutation& p = plan->permutation;
-  if (request.in_place && p.rank > 1) return PlanInPlace(request, plan, error);
-  if (p.packed_bits != 0) {
-    PlanSubByte(request, plan);
-    return true;
-  }
-  plan->kind = request.kind;
   for (const KindInfo& info : kKinds) {
     if (info.kind == request.kind && !Available(info, request.platform)) {
       *error = std::string("kernel '") + info.name + "' does not exist on platform '" +
@@ -176,6 +194,17 @@ bool MakePlan(const Request& request, Plan* plan, std::string* error) {
       return false;
     }
   }
+  Canonicalize(request.dims, request.axes, request.rank, width, bits,
+               std::max(width, request.pointer_alignment), &plan->permutation);
+  plan->sub_byte_bits = bits;
+  Permutation& p = plan->permutation;
+  if (request.in_place && p.rank > 1) return PlanInPlace(request, plan, error);
+  if (p.packed_bits != 0) {
+    if (!ResolveTile(request, plan, error)) return false;
+    PlanSubByte(request, plan);
+    return true;
+  }
+  plan->kind = request.kind;
   if (p.rank <= 1) {
     // A tile is still checked: a bad argument is an error whatever the shape.
     if (!ResolveTile(request, plan, error)) return false;
@@ -229,11 +258,13 @@ std::vector<Plan> CudaCandidates(Request request) {
       Plan plan;
       std::string error;
       request.tile = tile;
-      if (!MakePlan(request, &plan, &error) || plan.kind != info.kind) continue;
-      const bool seen = std::any_of(candidates.begin(), candidates.end(), [&](const Plan& other) {
-        return other.kind == plan.kind && other.tile == plan.tile;
-      });
-      if (!seen) candidates.push_back(plan);
+      // A plan may fall back to another kind or tile: what is listed must be what is asked for.
+      if (!MakePlan(request, &plan, &error) || plan.kind != info.kind || plan.tile != tile) {
+        continue;
+      }
+      // Off 16-byte rows it is the padded tile, which is listed by its own name.
+      if (plan.kind == Kind::kVectorized && !plan.aligned) continue;
+      candidates.push_back(plan);
     }
   }
   return candidates;

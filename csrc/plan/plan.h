@@ -72,17 +72,11 @@ struct Request {
   const int64_t* dims = nullptr;
   const int64_t* axes = nullptr;
   int64_t rank = 0;
-  int element_bytes = 0;
-  int packed_bits = 0;  // 4 or 2, and `element_bytes` 0, for elements that XLA packs
+  int64_t element_bits = 0;  // below a byte: 4 or 2, for elements that XLA packs
   Kind kind = Kind::kAuto;
-  int tile = 0;                // 0: the plan picks; with kAuto a wish, for kinds that have it
+  int64_t tile = 0;            // 0: the plan picks; with kAuto a wish, for kinds that have it
   int pointer_alignment = 16;  // the largest power of two up to 16 that divides both addresses
   bool in_place = false;       // operand and result are one buffer; `kind` is then ignored
-
-  void set_element_bits(int64_t bits) {
-    element_bytes = bits % 8 == 0 ? static_cast<int>(bits / 8) : 0;
-    packed_bits = bits % 8 == 0 ? 0 : static_cast<int>(bits);
-  }
 };
 
 struct Plan {
@@ -101,6 +95,9 @@ struct Plan {
   int sub_byte_bits = 0;  // of the request's elements, where XLA packs them
   PackedLaunch packed;    // set where the kind is kPacked or (CUDA) kRows
 };
+
+// False where no kernel of any platform moves arrays of this shape and width; `error` says why.
+bool CheckRequest(const Request& request, std::string* error);
 
 // False where the request is not possible; `error` then says what is.
 bool MakePlan(const Request& request, Plan* plan, std::string* error);

@@ -5,10 +5,12 @@
 //
 // JAX_TRANSPOSE_ISA picks the instruction set.
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "cpu/dispatch.h"
@@ -102,6 +104,64 @@ bool RunCase(Random& random, Pool& pool, int64_t max_bytes) {
   return false;
 }
 
+// Counts what runs, and throws as told: `refused` is the helper that the pool does not take, -1 for
+// none, `bad` the chunk that fails. Helpers start late, when the caller may have gone on.
+bool RunLoop(Pool& pool, int64_t helpers, int64_t refused, int64_t bad) {
+  constexpr int64_t kChunks = 64;
+  const cpu::Schedule schedule = pool.Of(helpers + 1).schedule;
+  int64_t asked = 0;
+  bool caught = false;
+  {
+    // Gone when the loop has returned: an address sanitizer sees a helper that goes on.
+    std::vector<std::atomic<int>> runs(kChunks);
+    try {
+      cpu::ParallelFor(
+          kChunks, helpers,
+          [&](std::function<void()> task) {
+            if (asked++ == refused) throw std::bad_alloc();
+            schedule([task = std::move(task)] {
+              std::this_thread::sleep_for(std::chrono::microseconds(200));
+              task();
+            });
+          },
+          [&](int64_t chunk) {
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            ++runs[chunk];
+            if (chunk == bad) throw std::runtime_error("chunk");
+          });
+    } catch (const std::runtime_error& error) {
+      caught = std::strcmp(error.what(), "chunk") == 0;
+    } catch (const std::bad_alloc&) {
+      std::printf("a helper that cannot be scheduled fails the loop\n");
+      return false;
+    }
+    for (std::atomic<int>& count : runs) {
+      if (count != 1) {
+        std::printf("a chunk ran %d times\n", count.load());
+        return false;
+      }
+    }
+  }
+  if (caught != (bad >= 0)) std::printf("the error of chunk %d is lost\n", static_cast<int>(bad));
+  return caught == (bad >= 0);
+}
+
+int64_t CheckLoops(Pool& pool) {
+  int64_t wrong = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int64_t helpers : {0, 1, 3}) {
+      for (int64_t refused = -1; refused < helpers; ++refused) {
+        // A caller without helpers stops at the first error.
+        for (int64_t bad : {-1, 0, 31, 63}) {
+          if (helpers > 0 || bad != 0)
+            wrong += !RunLoop(pool, helpers, refused, helpers ? bad : -1);
+        }
+      }
+    }
+  }
+  return wrong;
+}
+
 int Main(int64_t cases, uint64_t seed) {
   if (!cpu::IsaError().empty()) {
     std::printf("%s\n", cpu::IsaError().c_str());
@@ -109,7 +169,7 @@ int Main(int64_t cases, uint64_t seed) {
   }
   Pool pool(3);
   Random random(seed);
-  int64_t wrong = 0;
+  int64_t wrong = CheckLoops(pool);
   for (int64_t i = 0; i < cases; ++i) wrong += !RunCase(random, pool, int64_t{1} << 19);
 
   // More callers than pool threads, each waiting for chunks that the others hold up.

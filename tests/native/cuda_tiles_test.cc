@@ -1,5 +1,5 @@
 // CUDA kernels that move tiles between two arrays, run on the host thread by thread: rows of every
-// alignment, matrices that end within a tile, batches.
+// alignment, matrices that end within a tile, batches, packed elements.
 //
 //   cuda_tiles_test [CASES [SEED]]
 #include <cstdio>
@@ -8,6 +8,7 @@
 // After the host's CUDA.
 #include "cuda/async_copy.cuh"
 #include "cuda/shifted.cuh"
+#include "cuda/sub_byte_grid.h"
 #include "cuda/tile_grid.h"
 #include "plan/cuda_plan.h"
 #include "random_case.h"
@@ -30,8 +31,29 @@ void Run(const Plan& plan, const uint8_t* in, uint8_t* out) {
                plan.threads, in, out, grid, uint64_t{0});
 }
 
+template <int kBits, class Index>
+void RunPacked(const Plan& plan, const uint8_t* in, uint8_t* out) {
+  if (plan.tile == 0) {
+    cuda::Launch(cuda::SubByteGatherKernel<kBits, Index>, plan.blocks, plan.threads, in, out,
+                 cuda::MakeSubByteGrid<Index>(plan), uint64_t{0});
+  } else if (plan.aligned) {
+    cuda::Launch(cuda::SubByteKernel<kBits, Index>, plan.blocks, plan.threads, in, out,
+                 cuda::MakeTileGrid<Index>(plan), uint64_t{0});
+  } else {
+    const cuda::ShiftedGrid<Index> grid = {cuda::MakeTileGrid<Index>(plan),
+                                           cuda::MakeSubByteGrid<Index>(plan)};
+    cuda::Launch(cuda::SubByteShiftedKernel<kBits, Index>, plan.blocks, plan.threads,
+                 reinterpret_cast<const uint32_t*>(in), reinterpret_cast<uint32_t*>(out), grid,
+                 uint64_t{0});
+  }
+}
+
 template <class Index>
 void RunWidth(const Plan& plan, const uint8_t* in, uint8_t* out) {
+  if (plan.kind == Kind::kSubByte) {
+    return plan.permutation.packed_bits == 4 ? RunPacked<4, Index>(plan, in, out)
+                                             : RunPacked<2, Index>(plan, in, out);
+  }
   switch (plan.permutation.element_bytes) {
     case 1:
       return Run<1, Index>(plan, in, out);
@@ -60,7 +82,7 @@ class Tester {
     std::copy(source.begin(), source.end(), in.data());
     std::fill(out.data(), out.data() + c.bytes(), uint8_t{0xA5});
     Request request = MakeRequest(c, Platform::kCuda, in.data(), out.data());
-    request.kind = kind;
+    request.kind = kind == Kind::kSubByte ? Kind::kAuto : kind;
     if (kind == Kind::kAsyncCopy) request.tile = c.bits == 8 ? 128 : 1024 / c.bits;
     Plan plan;
     std::string error;
@@ -74,6 +96,7 @@ class Tester {
                            : RunWidth<uint64_t>(plan, in.data(), out.data());
     ++count_;
     overlapping_ += plan.row_overlap != 0;
+    if (kind == Kind::kSubByte) ++packed_[plan.tile == 0 ? 0 : plan.aligned ? 1 : 2];
     const std::vector<uint8_t> want = Expected(c, source.data());
     if (std::equal(want.begin(), want.end(), out.data())) return;
     std::printf("wrong bytes: %s, %s\n", c.ToString().c_str(), KindName(kind));
@@ -95,15 +118,22 @@ class Tester {
 
   int Report(int64_t cases) {
     while (count_ < cases) CheckRandom();
-    std::printf("cuda tiles: %lld cases (%lld with overlapping tiles), %lld wrong\n",
-                static_cast<long long>(count_), static_cast<long long>(overlapping_),
-                static_cast<long long>(wrong_));
-    return wrong_ == 0 && overlapping_ > 0 && overlapping_ < count_ ? 0 : 1;
+    std::printf(
+        "cuda tiles: %lld cases (%lld with overlapping tiles; packed: %lld gathered, %lld aligned, "
+        "%lld shifted), %lld wrong\n",
+        static_cast<long long>(count_), static_cast<long long>(overlapping_),
+        static_cast<long long>(packed_[0]), static_cast<long long>(packed_[1]),
+        static_cast<long long>(packed_[2]), static_cast<long long>(wrong_));
+    return wrong_ == 0 && overlapping_ > 0 && overlapping_ < count_ && packed_[0] && packed_[1] &&
+                   packed_[2]
+               ? 0
+               : 1;
   }
 
  private:
   Random random_;
   int64_t count_ = 0, overlapping_ = 0, wrong_ = 0;
+  int64_t packed_[3] = {};  // cases of packed elements, by kernel
 };
 
 int Main(int64_t cases, uint64_t seed) {
@@ -125,6 +155,17 @@ int Main(int64_t cases, uint64_t seed) {
   for (const bool first : {false, true}) {
     tester.Check({{3, 2, 40, 5 * 16}, {3, 1, 0, 2}, 64}, Kind::kAsyncCopy, 0, first);
     tester.Check({{4, 24, 5 * 8}, {0, 2, 1}, 128}, Kind::kAsyncCopy, 0, first);
+  }
+  for (int bits : {2, 4}) {
+    // Arrays that end within a word, by every number of bytes, and on one.
+    for (int64_t cols = 130; cols < 138; ++cols) {
+      tester.Check({{129, cols}, {1, 0}, bits}, Kind::kSubByte, 0);
+    }
+    tester.Check({{131, 3, 133}, {2, 0, 1}, bits}, Kind::kSubByte, 4);
+    tester.Check({{3, 259, 261}, {0, 2, 1}, bits}, Kind::kSubByte, 8);
+    tester.Check({{kSubByteRows + 128, 2 * SubByteCols(bits) - 128}, {1, 0}, bits}, Kind::kSubByte,
+                 0);
+    tester.Check({{7, 5, 11}, {2, 0, 1}, bits}, Kind::kSubByte, 1);
   }
   return tester.Report(cases);
 }

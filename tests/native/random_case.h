@@ -15,6 +15,17 @@
 
 #include "plan/plan.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define JAX_TRANSPOSE_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define JAX_TRANSPOSE_ASAN
+#endif
+#endif
+#if defined(JAX_TRANSPOSE_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace jax_transpose::testing {
 
 struct Case {
@@ -106,13 +117,15 @@ inline std::vector<uint8_t> Expected(const Case& c, const uint8_t* in) {
 }
 
 // Bytes on the heap, `shift` off a multiple of 64. The allocation ends with the last one, so that
-// an address sanitizer sees the first byte too many.
+// an address sanitizer sees the first byte too many. What lies before is forbidden to it as well,
+// as far as it can tell: in groups of eight bytes.
 class Buffer {
  public:
   Buffer(int64_t bytes, int64_t shift) {
     if (posix_memalign(&memory_, 64, static_cast<size_t>(bytes + shift)) != 0)
       throw std::bad_alloc();
     data_ = static_cast<uint8_t*>(memory_) + shift;
+    Forbid(shift / 8 * 8);
   }
   ~Buffer() { std::free(memory_); }
   Buffer(const Buffer&) = delete;
@@ -120,6 +133,12 @@ class Buffer {
   uint8_t* data() { return data_; }
 
  private:
+  void Forbid([[maybe_unused]] int64_t bytes) {
+#if defined(JAX_TRANSPOSE_ASAN)
+    __asan_poison_memory_region(memory_, static_cast<size_t>(bytes));
+#endif
+  }
+
   void* memory_;
   uint8_t* data_;
 };
@@ -130,7 +149,7 @@ inline Request MakeRequest(const Case& c, Platform platform, const void* in, con
   request.dims = c.shape.data();
   request.axes = c.axes.data();
   request.rank = static_cast<int64_t>(c.shape.size());
-  request.set_element_bits(c.bits);
+  request.element_bits = c.bits;
   const auto bits = reinterpret_cast<uintptr_t>(in) | reinterpret_cast<uintptr_t>(out) | 16;
   request.pointer_alignment = static_cast<int>(bits & (~bits + 1));
   request.in_place = in == out;

@@ -77,6 +77,16 @@ T __shfl_up_sync(unsigned, T value, unsigned delta) {
   return warps[threadIdx.x / 32].Exchange(value, lane < delta ? lane : lane - delta);
 }
 
+template <class T>
+T __shfl_down_sync(unsigned, T value, unsigned delta) {
+  const unsigned lane = threadIdx.x % 32;
+  return warps[threadIdx.x / 32].Exchange(value, lane + delta > 31 ? lane : lane + delta);
+}
+template <class T>
+T __ldg(const T* from) {
+  return *from;
+}
+
 inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits) {
   return FunnelShiftRight(low, high, bits);
 }
