@@ -2,7 +2,8 @@
 
     python .ci/check_ptxas.py BUILD_LOG
 
-BUILD_LOG holds the output of a build with `-Xptxas=-v`, as `pip --log BUILD_LOG` writes it.
+BUILD_LOG holds the output of a build with JAX_TRANSPOSE_PTXAS_REPORT=ON, as
+`pip --log BUILD_LOG` writes it.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def main(path: str) -> int:
     """Prints the table; the exit status is 1 where a kernel spills or there is no report."""
     kernels = read(Path(path).read_text(errors="replace"))
     if not kernels:
-        print("no report of ptxas in the log: was the CUDA module built with -Xptxas=-v?")
+        print("no report of ptxas in the log: was it a build with JAX_TRANSPOSE_PTXAS_REPORT=ON?")
         return 1
     print(table(kernels))
     bad = [kernel for kernel in kernels if kernel.stack or kernel.spilled]

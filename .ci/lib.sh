@@ -56,12 +56,12 @@ ensure_nvcc() {
   export CUDACXX="$toolkit/bin/nvcc"
 }
 
-# build_native FOLDER CMAKE_OPTION...: builds tests/native there.
+# build_native FOLDER TARGET CMAKE_OPTION...: builds a target of tests/native there, or `all`.
 build_native() {
-  local folder=$1
-  shift
+  local folder=$1 target=$2
+  shift 2
   cmake -G Ninja -S tests/native -B "$folder" "$@" >/dev/null
-  cmake --build "$folder" -j "$(nproc)" >"$folder/log" || {
+  cmake --build "$folder" --target "$target" -j "$(nproc)" >"$folder/log" || {
     cat "$folder/log"
     return 1
   }

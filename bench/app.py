@@ -165,6 +165,7 @@ def _show_suite(console: Console, document: dict) -> tuple[dict, int]:
         title = f"suite {', '.join(which)}, kernel {document['kernel']}: GB/s, read + written"
         console.print(tables.suite_table(records, title))
     console.print(f"copy = {document['copy']}; times: {screen.sources(records)}")
+    console.print(report.retimed(records), highlight=False)
     screen.worst(console, total)
     line = f"{', '.join(which)}: {report.last_line(total)}"
     return document | {"last_line": line}, 1 if total["wrong"] or total["failed"] else 0

@@ -58,6 +58,7 @@ def run_small(options, console: Console, platform: str, repeat: int) -> tuple[di
             status = 1
     console.print(tables.small_table(records))
     result = document()
+    console.print(small.retimed(records), highlight=False)
     for name, ratio in result["worst"]:
         console.print(f"auto / XLA {ratio:.3f}: {name}", highlight=False)
     worst = f"{result['worst'][0][1]:.2f} x" if records else "not compared with"
@@ -77,6 +78,7 @@ def run_ladder(options, console: Console, platform: str, repeat: int) -> tuple[d
         result = runner.run(dtypes)
     for table in tables.ladder_tables(result):
         console.print(table)
+    console.print(ladder.retimed(result["tables"]), highlight=False)
     found = ladder.claims(result)
     checks = [ladder.auto_check(table) for table in result["tables"] if ladder.ours(table["rows"])]
     environment = report.environment(platform, {})

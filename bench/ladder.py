@@ -14,7 +14,7 @@ import numpy as np
 
 import jax_transpose
 
-from . import operands, peers, suite, timing, verify
+from . import operands, peers, retime, suite, timing, verify
 from .cases import Case, dtype_name, element_bits
 
 SIZES = {"cpu": (1024, 2048), "gpu": (4096, 8192)}
@@ -67,11 +67,13 @@ class Ladder:
         rows["copy"], _ = peers.copy_program(self._key("copy"), xs, self.platform)
         table = {"size": n, "dtype": dtype, "bytes": case.nbytes}
         table["rows"] = self._measure(case, xs, rows)
-        if ours(table["rows"]) and not (check := auto_check(table))["holds"]:
-            # Once more, the two of them alone, before accusing the plan of a bad choice.
-            pair = {name: rows[name] for name in (check["best"], "auto")}
-            for name, row in self._measure(case, xs, pair, more=3).items():
-                table["rows"][name] = {**row, "remeasured": True}
+        # `auto` and every rung that it cannot be told from, whichever is ahead.
+        why = _doubts(table["rows"])
+        again = {name: rows[name] for name in why}
+        second = self._measure(case, xs, again, more=retime.MORE) if again else {}
+        for name, row in second.items():
+            first = table["rows"][name]["us"]
+            table["rows"][name] = {**row, "retimed": why[name], "first_us": first}
         return table
 
     def sweep(self, n: int, dtype: str) -> dict:
@@ -161,6 +163,7 @@ class Ladder:
                 "us": round(found.seconds * 1e6, 3),
                 "gbs": suite.gbs(case.moved, found.seconds),
                 "source": found.source,
+                "spread": found.spread,
             }
             if found.events:
                 results[name]["ran"] = [event[:60] for event in found.events]
@@ -171,6 +174,24 @@ class Ladder:
                 if wrong:
                     self.wrong.append(f"{name} {case.name} {case.dtype}: {wrong} elements")
         return results
+
+
+def _doubts(rows: dict) -> dict[str, str]:
+    """Why rows are timed once more: the rungs that are in doubt beside `auto`, and `auto`.
+
+    >>> rows = {"naive": 9.0, "tiled": 2.08, "packed": 2.0, "auto": 2.02, "copy": 2.0}
+    >>> row = {"source": "wall", "spread": 0.0}
+    >>> _doubts({name: {**row, "us": us, "gbs": 1 / us} for name, us in rows.items()})
+    {'tiled': 'close', 'packed': 'close', 'auto': 'close'}
+    """
+
+    def found(name: str) -> timing.Timing:
+        row = rows[name]
+        return timing.Timing(row["us"], row["source"], spread=row["spread"])
+
+    why = {name: retime.reason(found("auto"), found(name)) for name in ours(rows)}
+    why = {name: reason for name, reason in why.items() if reason}
+    return why | ({"auto": next(iter(why.values()))} if why else {})
 
 
 def _wall_us(call: Callable, samples: int = 9) -> float:
@@ -200,6 +221,16 @@ def ours(rows: dict) -> dict[str, float]:
         for name, row in rows.items()
         if "gbs" in row and name not in ("auto", "jnp.transpose", "copy")
     }
+
+
+def retimed(tables: list[dict]) -> str:
+    """How many rows were timed twice, and by which rule.
+
+    >>> retimed([{"rows": {"tiled": {"retimed": "close"}, "auto": {"retimed": "close"}}}])
+    'timed twice (auto and rungs within 5% of each other, or quartiles more than 10% apart): 2 rows'
+    """
+    count = sum("retimed" in row for table in tables for row in table["rows"].values())
+    return f"timed twice (auto and rungs {retime.RULE}): {count} rows"
 
 
 def auto_check(table: dict) -> dict:

@@ -15,6 +15,8 @@ import numpy as np
 
 import jax_transpose
 
+from . import retime
+
 SCHEMA = 1
 NOISE = 0.02
 AGAINST = ("jnp", "copy", "peer")
@@ -95,6 +97,7 @@ def summary(records: list[dict]) -> dict:
         "wrong": [r["name"] for r in records if r["status"] == "wrong"],
         "failed": [r["name"] for r in records if r["status"] == "failed"],
         "skipped": [r["name"] for r in records if r["status"] == "skipped"],
+        "retimed": [r["name"] for r in records if "retimed" in r],
         "geomean": {
             against: geomean(r["ratio"][against] for r in good if against in r["ratio"])
             for against in AGAINST
@@ -133,6 +136,28 @@ slowest against jnp.transpose: b, 0.97 x'
         name, ratio = total["worst_five_over_jnp"][0]
         parts.append(f"slowest against jnp.transpose: {name}, {ratio:.2f} x")
     return " · ".join(parts)
+
+
+def retimed(records: list[dict]) -> str:
+    """How many cases were timed twice, by which rule, and what it changed.
+
+    >>> row = {"retimed": "close", "us": {"ours": 2.0, "jnp": 2.0}}
+    >>> retimed([row | {"first_us": {"ours": 2.0, "jnp": 2.06}}, {"us": {"ours": 1.0}}])
+    'timed twice (ours and jnp.transpose within 5% of each other, or quartiles more than 10% \
+apart): 1 of 2 cases; their ours/jnp by the first timing: 1.030 (geomean), by the second: 1.000'
+    """
+    if old := sum("remeasured" in r for r in records):
+        return f"timed twice for looking slower, by the rule of older runs: {old} cases"
+    twice = [r for r in records if "retimed" in r and "us" in r]
+    rule = f"ours and jnp.transpose {retime.RULE}"
+    text = f"timed twice ({rule}): {len(twice)} of {len(records)} cases"
+    if not twice:
+        return text
+    first, second = (
+        geomean(r[key]["jnp"] / r[key]["ours"] for r in twice) for key in ("first_us", "us")
+    )
+    means = f"by the first timing: {first:.3f} (geomean), by the second: {second:.3f}"
+    return f"{text}; their ours/jnp {means}"
 
 
 def byte_exact(records: list[dict]) -> str:

@@ -8,7 +8,8 @@ So all move the same bytes as often. Every time is that of one transpose:
   interleaved in a random order, median. Where the device waits for the host, it is the host's cost.
 - `device_us` (on a GPU): what the device itself was busy, from CUPTI.
 
-Where `auto` lowers to the text of `native` or of XLA, it is the same program: timed once.
+Where `auto` lowers to the text of `native` or of XLA, it is the same program: timed once. A program
+whose `auto` and XLA are in doubt (see `retime`) is timed again, all kernels of it, over more calls.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 
 import jax_transpose
 
-from . import operands, timing
+from . import operands, report, retime, timing
 from .cases import Case
 
 SIZES = {"cpu": (8, 16, 32, 64, 128, 256), "gpu": (64, 128, 256, 512, 1024, 2048)}
@@ -45,7 +46,6 @@ PROGRAMS = {"one": 1, "chain": 10, "loop": 400}  # transposes of a program
 _TRACED_CALLS = {"one": 60, "chain": 15, "loop": 3}
 _SECONDS = 0.12  # of timed calls, per program
 _MIN_SAMPLES, _MAX_SAMPLES = 15, 200
-NOISE = 0.02  # above it, `auto` and XLA are timed once more
 GRAPH_FLAG = "--xla_gpu_graph_min_graph_size=1"
 
 
@@ -83,17 +83,17 @@ def _measure_size(n: int, dtype: str, platform: str) -> dict:
     xs = [operands.make(case, seed=1 + i) for i in range(PROGRAMS["chain"])]
     arguments = {name: xs if name == "chain" else xs[:1] for name in PROGRAMS}
     compiled, twin = _compile(n, dtype, arguments)
-    wall = {
-        name: _per_transpose(name, interleaved(fs, arguments[name]))
-        for name, fs in compiled.items()
-    }
-    for name, us in wall.items():
-        if us.get("auto", 0) > (1 + NOISE) * us["xla"]:
-            pair = {kernel: compiled[name][kernel] for kernel in ("xla", "auto")}
-            us.update(_per_transpose(name, interleaved(pair, arguments[name], more=3)))
+    wall, first, why = {}, {}, {}
+    for name, fs in compiled.items():
+        found = interleaved(fs, arguments[name])
+        auto = twin.get(name, "auto")
+        if auto != "xla" and (reason := retime.reason(found[auto], found["xla"])):
+            why[name], first[name] = reason, _per_transpose(name, found)
+            found = interleaved(fs, arguments[name], more=retime.MORE)
+        wall[name] = _per_transpose(name, found)
     device, source = _device_times(compiled, arguments) if platform == "gpu" else ({}, [])
     for name, kernel in twin.items():
-        for us in (wall, device):
+        for us in (wall, first, device):
             if name in us:
                 us[name]["auto"] = us[name][kernel]
     return {
@@ -105,6 +105,8 @@ def _measure_size(n: int, dtype: str, platform: str) -> dict:
         ).implementation,
         "same_program": twin,
         "wall_us": wall,
+        "retimed": why,
+        "first_wall_us": first,
         "device_us": device,
         "source": source,
         "auto_over_xla": {"wall": _over_xla(wall), "device": _over_xla(device)},
@@ -151,8 +153,10 @@ def _compile(
     return jitted, twin
 
 
-def interleaved(compiled: dict[str, Callable], arguments: list, more: int = 1) -> dict[str, float]:
-    """Median seconds of a blocking call of each, taking turns in a random order."""
+def interleaved(
+    compiled: dict[str, Callable], arguments: list, more: int = 1
+) -> dict[str, timing.Timing]:
+    """Timings of a blocking call of each (medians), taking turns in a random order."""
     times: dict[str, list[float]] = {name: [] for name in compiled}
     order, shuffle = list(compiled.items()), random.Random(0).shuffle
 
@@ -176,7 +180,10 @@ def interleaved(compiled: dict[str, Callable], arguments: list, more: int = 1) -
             turn()
     finally:
         gc.enable()
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {
+        name: timing.Timing(statistics.median(found), "wall", spread=timing.spread(found))
+        for name, found in times.items()
+    }
 
 
 def _device_times(compiled: dict, arguments: dict[str, list]) -> tuple[dict, list[str]]:
@@ -193,16 +200,37 @@ def _device_times(compiled: dict, arguments: dict[str, list]) -> tuple[dict, lis
     found = timing.measure_device(list(timed.values()), repeat=30)
     out: dict[str, dict[str, float]] = {name: {} for name in compiled}
     for (name, kernel), program in timed.items():
-        out[name] |= _per_transpose(name, {kernel: found[program.key].seconds})
+        out[name] |= _per_transpose(name, {kernel: found[program.key]})
     return out, sorted({timing_.source for timing_ in found.values()})
 
 
-def _per_transpose(program: str, seconds: dict[str, float]) -> dict[str, float]:
-    return {k: round(s * 1e6 / PROGRAMS[program], 4) for k, s in seconds.items()}
+def _per_transpose(program: str, found: dict[str, timing.Timing]) -> dict[str, float]:
+    return {k: round(t.seconds * 1e6 / PROGRAMS[program], 4) for k, t in found.items()}
 
 
 def _over_xla(us: dict[str, dict[str, float]]) -> dict[str, float]:
     return {name: round(found["auto"] / found["xla"], 4) for name, found in us.items()}
+
+
+def retimed(records: list[dict]) -> str:
+    """How many programs were timed twice, by which rule, and what it changed.
+
+    >>> row = {"wall_us": {"one": {"auto": 2.0, "xla": 2.0}}, "retimed": {"one": "close"}}
+    >>> retimed([row | {"first_wall_us": {"one": {"auto": 2.06, "xla": 2.0}}}])
+    'timed twice (auto and XLA within 5% of each other, or quartiles more than 10% apart): 1 of 1 \
+programs; their auto/XLA by the first timing: 1.030 (geomean), by the second: 1.000'
+    """
+    twice = [(r, name) for r in records for name in r["retimed"]]
+    total = sum(len(r["wall_us"]) for r in records)
+    text = f"timed twice (auto and XLA {retime.RULE}): {len(twice)} of {total} programs"
+    if not twice:
+        return text
+    first, second = (
+        report.geomean(r[key][name]["auto"] / r[key][name]["xla"] for r, name in twice)
+        for key in ("first_wall_us", "wall_us")
+    )
+    means = f"by the first timing: {first:.3f} (geomean), by the second: {second:.3f}"
+    return f"{text}; their auto/XLA {means}"
 
 
 def worst(records: list[dict], count: int = 5) -> list[tuple[str, float]]:

@@ -13,11 +13,10 @@ import numpy as np
 
 import jax_transpose
 
-from . import operands, peers, timing, verify
+from . import operands, peers, retime, timing, verify
 from .cases import Case
 
 GROUP_CASES = 8  # at most so many cases share one profiler trace
-SUSPECT = 0.98  # of the speed of jnp.transpose: below, the case is timed once more
 
 
 @dataclasses.dataclass
@@ -35,7 +34,9 @@ class Runner:
 
     A record is a flat JSON object: `us` (microseconds per call) and `gbs` (GB/s, bytes read plus
     written) by implementation, where "ours" is `jax_transpose` and the rest carry their own names.
-    `same_program` names the one that our choice is, timed once.
+    `same_program` names the one that our choice is, timed once. `retimed` says why the case was
+    timed again (see `retime`); `us` and what follows from it are then the second timing's, which
+    has more calls, and `first_us` the first one's.
     """
 
     def __init__(self, platform: str, kernel: str, peer_list: list[peers.Peer], repeat: int):
@@ -68,25 +69,27 @@ class Runner:
         prepared = [self._prepare(case) for case in cases]
         programs = [program for item in prepared for program in item.programs.values()]
         timings = timing.measure(programs, self.platform, self.repeat) if programs else {}
-        timings |= self._second_look(prepared, timings)
+        second = self._second_look(prepared, timings)
         for item in prepared:
-            self._finish(item, timings)
+            self._finish(item, timings, second)
             done(item.record)
         for peer in self.peers:
             peer.release()
         return [item.record for item in prepared]
 
     def _second_look(self, prepared: list[Prepared], timings: dict) -> dict:
-        """New timings of the cases that look slower than `jnp.transpose`, over twice the calls."""
+        """New timings, over more calls, of the cases whose comparison with jnp is in doubt."""
         programs = []
         for item in prepared:
-            pair = [item.programs[name] for name in ("ours", "jnp") if name in item.programs]
-            if len(pair) == 2:
-                ours, jnp_ = (timings[program.key].seconds for program in pair)
-                if jnp_ < SUSPECT * ours:
-                    item.record["remeasured"] = True
-                    programs += pair
-        return timing.measure(programs, self.platform, 2 * self.repeat) if programs else {}
+            if not {"ours", "jnp"} <= set(item.programs):
+                continue
+            pair = (timings[item.programs[name].key] for name in ("ours", "jnp"))
+            if why := retime.reason(*pair):
+                item.record["retimed"] = why
+                # All of them, so that every figure of a record is from one measurement.
+                programs += item.programs.values()
+        more = retime.MORE * self.repeat
+        return timing.measure(programs, self.platform, more) if programs else {}
 
     def _prepare(self, case: Case) -> Prepared:
         record = {
@@ -139,7 +142,7 @@ class Runner:
                 record.setdefault("peer_errors", {})[peer.name] = str(error)[:120]
         return item
 
-    def _finish(self, item: Prepared, timings: dict[str, timing.Timing]) -> None:
+    def _finish(self, item: Prepared, first: dict, second: dict) -> None:
         record, case = item.record, item.case
         if "status" in record:
             return
@@ -155,10 +158,14 @@ class Runner:
         record["status"] = "wrong" if wrong else "ok"
         if not wrong:
             self._drop_wrong_peers(item)
+        if "retimed" in record:
+            record["first_us"] = {n: us(first[p.key]) for n, p in item.programs.items()}
+        timings = first | second
         found = {name: timings[program.key] for name, program in item.programs.items()}
         if "same_program" in record:
             found[record["same_program"]] = found["ours"]
-        record["us"] = {name: round(t.seconds * 1e6, 3) for name, t in found.items()}
+        record["us"] = {name: us(t) for name, t in found.items()}
+        record["spread"] = {name: t.spread for name, t in found.items()}
         record["gbs"] = {name: gbs(case.moved, t.seconds) for name, t in found.items()}
         record["source"] = sorted({t.source for t in found.values()})
         record["ran"] = {
@@ -227,6 +234,11 @@ def groups(cases: list[Case], max_bytes: int, max_cases: int) -> list[list[Case]
         result[-1].append(case)
         used += need
     return result
+
+
+def us(found: timing.Timing) -> float:
+    """Microseconds per call."""
+    return round(found.seconds * 1e6, 3)
 
 
 def gbs(moved: int, seconds: float) -> float:

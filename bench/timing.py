@@ -18,7 +18,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +70,26 @@ class Timing:
     """Seconds per call, where the number comes from, and on GPUs the names of what ran.
 
     Of a program that spans several GPUs `seconds` are the slowest one's, `by_device` everyone's.
+    `spread` is the interquartile range of the samples over their median, 0 where it is unknown.
     """
 
     seconds: float
     source: str
     events: tuple[str, ...] = ()
     by_device: tuple[float, ...] = ()
+    spread: float = 0.0
+
+
+def spread(samples: Sequence[float]) -> float:
+    """The interquartile range over the median; 0 of fewer than two samples.
+
+    >>> spread([2.0, 4.0, 4.0, 4.0, 6.0]), spread([1.0, 2.0, 3.0, 4.0, 5.0]), spread([7.0])
+    (0.0, 0.6667, 0.0)
+    """
+    if len(samples) < 2 or not (median := statistics.median(samples)):
+        return 0.0
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return round((high - low) / median, 4)
 
 
 def jitted(key: str, fn: Callable, inputs: list) -> Program:
@@ -145,7 +159,10 @@ def measure_cpu(programs: list[Program], repeat: int) -> dict[str, Timing]:
             samples[program.key].append(elapsed / inner[program.key])
             if turn < repeat - 1:
                 program.last = None
-    return {key: Timing(statistics.median(times), "wall") for key, times in samples.items()}
+    return {
+        key: Timing(statistics.median(times), "wall", spread=spread(times))
+        for key, times in samples.items()
+    }
 
 
 def measure_device(programs: list[Program], repeat: int) -> dict[str, Timing]:
@@ -178,13 +195,18 @@ def measure_device(programs: list[Program], repeat: int) -> dict[str, Timing]:
     results = {}
     for program in programs:
         events = found.get(program.key, [])
-        seconds = trace.seconds_by_device(events, per_round[program.key] * ROUNDS)
-        if seconds:
+        calls = trace.calls_by_device(events, per_round[program.key] * ROUNDS)
+        if calls:
             names = tuple(sorted({event.name for event in events}))
-            results[program.key] = Timing(max(seconds), "cupti", names, seconds)
+            seconds = tuple(map(statistics.median, calls))
+            results[program.key] = Timing(
+                max(seconds), "cupti", names, seconds, max(map(spread, calls))
+            )
         else:
-            source = "events" if program.clock else "wall"
-            results[program.key] = Timing(statistics.median(walls[program.key]), source)
+            source, samples = "events" if program.clock else "wall", walls[program.key]
+            results[program.key] = Timing(
+                statistics.median(samples), source, spread=spread(samples)
+            )
     return results
 
 

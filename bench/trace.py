@@ -9,7 +9,6 @@ belong to the annotation they ran in.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import warnings
 from collections.abc import Iterable
 
@@ -98,31 +97,30 @@ def attribute(events: Iterable[Event], spans: Iterable[Window]) -> dict[str, lis
     return owners
 
 
-def seconds_by_device(events: Iterable[Event], calls: int) -> tuple[float, ...]:
-    """`seconds_per_call` of each device that has events; () when some are missing.
+def calls_by_device(events: Iterable[Event], calls: int) -> tuple[list[float], ...]:
+    """`seconds_of_calls` of each device that has events; () when some are missing.
 
     >>> one, other = Event("a", 0, 10, device="0"), Event("a", 0, 40, device="1")
-    >>> seconds_by_device([one, other], calls=1)
-    (1e-08, 4e-08)
+    >>> calls_by_device([one, other], calls=1)
+    ([1e-08], [4e-08])
     """
     devices: dict[str, list[Event]] = {}
     for event in events:
         devices.setdefault(event.device, []).append(event)
-    found = [seconds_per_call(devices[name], calls) for name in sorted(devices)]
+    found = [seconds_of_calls(devices[name], calls) for name in sorted(devices)]
     return tuple(found) if all(found) else ()
 
 
-def seconds_per_call(events: list[Event], calls: int) -> float | None:
-    """The median over calls of one call's summed device time; None when events are missing.
+def seconds_of_calls(events: list[Event], calls: int) -> list[float]:
+    """The summed device time of each call; [] when events are missing.
 
-    >>> seconds_per_call([Event("a", 0, 10), Event("b", 20, 30)], calls=1)
-    4e-08
+    >>> seconds_of_calls([Event("a", 0, 10), Event("b", 20, 30)], calls=1)
+    [4e-08]
     """
     if len(events) < calls:
-        return None
+        return []
     if len(events) % calls:
         # Some call launched more than the others: only the mean is certain.
-        return sum(e.duration for e in events) / calls * 1e-9
+        return [sum(e.duration for e in events) / calls * 1e-9]
     each = len(events) // calls
-    sums = [sum(e.duration for e in events[i * each : (i + 1) * each]) for i in range(calls)]
-    return statistics.median(sums) * 1e-9
+    return [sum(e.duration for e in events[i * each : (i + 1) * each]) * 1e-9 for i in range(calls)]

@@ -1,5 +1,12 @@
 # The plan and the CPU kernels, which need neither Python nor XLA: tests/native builds them alone.
 
+if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11) OR
+   (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14))
+  message(FATAL_ERROR
+    "jax_transpose needs GCC 11 or Clang 14, or newer; ${CMAKE_CXX_COMPILER} is "
+    "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}. Name another compiler with CXX.")
+endif()
+
 add_library(jax_transpose_plan STATIC)
 target_include_directories(jax_transpose_plan PUBLIC "${CMAKE_CURRENT_LIST_DIR}")
 foreach(name permutation plan cuda_plan cuda_model block_order cpu_blocks in_place sub_byte_plan tile_set packed_plan
@@ -21,7 +28,7 @@ set(CPU_OPTIMIZE $<$<NOT:$<CONFIG:Debug>>:-O3>)
 
 add_library(jax_transpose_cpu STATIC)
 target_link_libraries(jax_transpose_cpu PUBLIC jax_transpose_plan)
-foreach(name kernels block_walk in_place dispatch parallel sub_byte)
+foreach(name kernels block_walk in_place dispatch instruction_sets parallel sub_byte)
   target_sources(jax_transpose_cpu PRIVATE "${CMAKE_CURRENT_LIST_DIR}/cpu/${name}.cc")
 endforeach()
 target_compile_options(jax_transpose_cpu PRIVATE ${CPU_OPTIMIZE})

@@ -9,6 +9,7 @@ the other transformations use them as if they were part of JAX.
 """
 
 import importlib
+import os
 
 __version__ = "0.1.0"
 
@@ -20,12 +21,16 @@ except ModuleNotFoundError as error:
         "of sources, install it with `pip install -e .`, or leave it to use another installation"
     ) from error
 
+from jax_transpose import _compat
 from jax_transpose._api import matrix_transpose, moveaxis, permute_dims, swapaxes, transpose
 from jax_transpose._decide import kernels
 from jax_transpose._explain import Plan, explain
 from jax_transpose._export import export_checks
 from jax_transpose._ffi import Status, status
 from jax_transpose._primitive import transpose_p
+
+# With the separator, so that no other package whose name begins like ours is meant.
+_compat.hide_frames(os.path.join(os.path.dirname(__file__), ""))
 
 __all__ = [
     "Plan",

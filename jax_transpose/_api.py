@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jax_transpose._decide import (
 )
 from jax_transpose._dtypes import element_bits, has_kernels, is_key
 from jax_transpose._out import check_out, write_in_place, write_into
-from jax_transpose._primitive import transpose_p
+from jax_transpose._primitive import bind
 
 
 def normalize_axes(axes, shape: Sequence[int]) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ def check_options(kernel, tile, shape: Sequence[int], permutation, dtype) -> int
             raise ValueError(f"tile={tile} for shape {tuple(shape)}: allowed are None, {sides}")
     # Packed elements have kernels of their own, which the plan picks.
     allowed = MODES if has_kernels(dtype) else ("auto", "xla")
-    if kernel not in allowed and element_bits(dtype) % 8:
+    if kernel not in allowed and (element_bits(dtype) % 8 or not has_kernels(dtype)):
         raise TypeError(sub_byte_message(kernel, dtype))
     if tile is None:
         return 0
@@ -84,14 +84,14 @@ def check_options(kernel, tile, shape: Sequence[int], permutation, dtype) -> int
     return tile
 
 
-def _as_array(x) -> jax.Array:
+def _as_array(x, name: str) -> jax.Array:
     if isinstance(x, jax.Array):
         return x
     if isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) or hasattr(
         x, "__jax_array__"
     ):
         return jnp.asarray(x)
-    raise TypeError(f"x={x!r} of type {type(x).__name__}: allowed are arrays and scalars")
+    raise TypeError(f"{name}={x!r} of type {type(x).__name__}: allowed are arrays and scalars")
 
 
 def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out) -> jax.Array:
@@ -112,50 +112,60 @@ def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out
         return x
     if kernel == "xla":
         return lax.transpose(x, permutation)
-    return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
+    if kernel == "autotune" and not isinstance(x, jax.core.Tracer):
+        with jax.default_device(next(iter(x.devices()))):  # the device to measure
+            return bind(x, permutation=permutation, kernel=kernel, tile=tile)
+    return bind(x, permutation=permutation, kernel=kernel, tile=tile)
 
 
 def transpose(
-    x, axes=None, *, out=None, kernel: str = "auto", tile: int | None = None
+    a, axes=None, *, out=None, kernel: str = "auto", tile: int | None = None
 ) -> jax.Array:
     """Permutes the axes of an array, as `jax.numpy.transpose` does.
 
     Args:
-      x: array of any shape and any JAX dtype. Elements are moved as bits.
-      axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
+      a: array of any shape and any JAX dtype. Elements are moved as bits.
+      axes: permutation of ``range(a.ndim)``, negative axes allowed; None reverses the axes.
       out: an array of the result's shape and dtype whose buffer the result takes; its content is
-        lost. None allocates. With ``out=x`` the axes are exchanged in place, where these are two of
+        lost. None allocates. With ``out=a`` the axes are exchanged in place, where these are two of
         equal length (neighbors that move together count as one).
-        Outside ``jit`` the array is consumed: using it afterwards is an error. Over several devices
-        it must have the sharding of the result, which is that of x with its axes permuted.
+        Outside ``jit`` the array is consumed: using it afterwards is an error. It must lie where
+        the result will: on the same device and in the same memory, or over several devices in the
+        result's sharding, which is that of `a` with its axes permuted. (NumPy's arrays, and others
+        that are bound to no device, go where `out` is.) Where an eager call is differentiated,
+        checkpointed or debugged (``disable_jit``, ``debug_nans``, ``debug_infs``), JAX may read the
+        arrays again: there `out` is left alone and the result is a new array.
         Under ``jit`` donate the argument (``donate_argnums``), or XLA first copies what must be
         kept, which costs what a fresh result costs. In a program over several devices a result gets
         memory of its own; only one that the program returns, in the sharding of a donated `out`,
         takes that buffer. Inside ``shard_map`` over the whole mesh the result takes the buffer.
-        Under ``vmap`` both x and `out` must have a batch for the result to take the buffer; where
-        one has none, the result is a new array. So it is with ``out=x`` where the batch axis lies
+        Under ``vmap`` both a and `out` must have a batch for the result to take the buffer; where
+        one has none, the result is a new array. So it is with ``out=a`` where the batch axis lies
         between axes that move together.
       kernel: who moves the bytes. "auto": our kernel where it wins, XLA's transpose elsewhere
-        (`explain` tells which and why). "native": our kernel, whichever the plan picks. "xla":
-        XLA's transpose. "autotune": on a GPU, the kind and tile that measure fastest for this
-        permutation on this device, measured when a program is first compiled, and remembered; with
-        ``out=x``, where there is one kernel, the same as "auto".
-        Or a kind from `kernels`, for measuring and teaching.
+        (`explain` tells which and why). "native": our kernel, whichever the plan picks; an error
+        where our call cannot stand. "xla": XLA's transpose. "autotune": on a GPU, the kind and tile
+        that measure fastest for this permutation, measured when a program is first compiled, on
+        JAX's default device (of an eager call, the array's), and remembered; in saved programs, in
+        programs of several processes, and with ``out=a``, where there is one kernel, nothing is
+        measured. Or a kind from `kernels`, for measuring and teaching.
       tile: side of the tile in elements: 8, 16, 32, 64 or 128, for kinds that are compiled for it;
         with "auto" and "native" a wish that other kinds ignore. None lets the plan choose, and is
-        all that ``out=x`` allows.
+        all that ``out=a`` allows.
 
     Returns:
-      An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``. Without `out` an
-      identity permutation returns `x`.
+      An array of shape ``tuple(a.shape[i] for i in axes)`` and dtype ``a.dtype``. Without `out` an
+      identity permutation returns `a`.
 
     Raises:
-      TypeError: `x` is no array, `out` none or of another dtype, `axes` holds a non-integer, or
+      TypeError: `a` is no array, `out` none or of another dtype, `axes` holds a non-integer, or
         `kernel` names a kind for a dtype narrower than a byte.
-      ValueError: `axes` is no permutation of x's axes; `kernel` or `tile` is not possible; `out` is
+      ValueError: `axes` is no permutation of a's axes; `kernel` or `tile` is not possible, or not
+        at this place (code that runs on the host of a device, operands in host memory, a mesh that
+        ``shard_map`` leaves partly automatic, ``jax.export`` for several devices); `out` is
         of another shape, was deleted, is a constant of a program being traced, lies on other
-        devices or in another sharding than the result, shares the buffer of x without being x, or
-        is `x` where one buffer is not enough.
+        devices, in another memory or in another sharding than the result, shares the buffer of `a`
+        without being `a`, or is `a` where one buffer is not enough.
 
     >>> transpose(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
@@ -166,20 +176,22 @@ def transpose(
     >>> transpose(square, out=square).tolist(), square.is_deleted()
     ([[0, 2], [1, 3]], True)
     """
-    x = _as_array(x)
-    return _permute(x, normalize_axes(axes, x.shape), kernel, tile, out)
+    a = _as_array(a, "a")
+    return _permute(a, normalize_axes(axes, a.shape), kernel, tile, out)
 
 
-def permute_dims(x, axes, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def permute_dims(
+    a, /, axes, *, out=None, kernel: str = "auto", tile: int | None = None
+) -> jax.Array:
     """`transpose` under its array-API name; `axes` is required.
 
     Args:
-      x: array of any shape and any JAX dtype.
-      axes: permutation of ``range(x.ndim)``, negative axes allowed; None reverses the axes.
+      a: array of any shape and any JAX dtype.
+      axes: permutation of ``range(a.ndim)``, negative axes allowed; None reverses the axes.
       out, kernel, tile: as for `transpose`, with its errors.
 
     Returns:
-      An array of shape ``tuple(x.shape[a] for a in axes)`` and dtype ``x.dtype``.
+      An array of shape ``tuple(a.shape[i] for i in axes)`` and dtype ``a.dtype``.
 
     Raises:
       TypeError, ValueError: as `transpose` does.
@@ -187,10 +199,10 @@ def permute_dims(x, axes, *, out=None, kernel: str = "auto", tile: int | None = 
     >>> permute_dims(jnp.zeros((2, 3, 4)), (1, 2, 0)).shape
     (3, 4, 2)
     """
-    return transpose(x, axes, out=out, kernel=kernel, tile=tile)
+    return transpose(a, axes, out=out, kernel=kernel, tile=tile)
 
 
-def matrix_transpose(x, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
+def matrix_transpose(x, /, *, out=None, kernel: str = "auto", tile: int | None = None) -> jax.Array:
     """Exchanges the last two axes: shape ``(..., M, N)`` becomes ``(..., N, M)``.
 
     Args:
@@ -207,7 +219,7 @@ def matrix_transpose(x, *, out=None, kernel: str = "auto", tile: int | None = No
     >>> matrix_transpose(jnp.zeros((5, 2, 3))).shape
     (5, 3, 2)
     """
-    x = _as_array(x)
+    x = _as_array(x, "x")
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape}: matrix_transpose needs at least two axes")
     return _permute(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2), kernel, tile, out)
@@ -226,18 +238,26 @@ def _one_axis(name: str, axis, shape: Sequence[int]) -> int:
     return index % rank
 
 
+def _as_axes(axes) -> tuple:
+    """One axis, or any iterable of axes, as a tuple."""
+    try:
+        return (operator.index(axes),)
+    except TypeError:
+        return tuple(axes) if isinstance(axes, Iterable) else (axes,)
+
+
 def swapaxes(
-    x, axis1, axis2, *, out=None, kernel: str = "auto", tile: int | None = None
+    a, axis1, axis2, *, out=None, kernel: str = "auto", tile: int | None = None
 ) -> jax.Array:
     """Exchanges two axes, as `jax.numpy.swapaxes` does.
 
     Args:
-      x: array of any shape and any JAX dtype.
-      axis1, axis2: integers from ``-x.ndim`` to ``x.ndim - 1``, which may be equal.
+      a: array of any shape and any JAX dtype.
+      axis1, axis2: integers from ``-a.ndim`` to ``a.ndim - 1``, which may be equal.
       out, kernel, tile: as for `transpose`, with its errors.
 
     Returns:
-      An array whose axes `axis1` and `axis2` have changed places, of dtype ``x.dtype``.
+      An array whose axes `axis1` and `axis2` have changed places, of dtype ``a.dtype``.
 
     Raises:
       TypeError: `axis1` or `axis2` is no integer; or as `transpose` does.
@@ -246,27 +266,27 @@ def swapaxes(
     >>> swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
-    x = _as_array(x)
-    first = _one_axis("axis1", axis1, x.shape)
-    second = _one_axis("axis2", axis2, x.shape)
-    permutation = list(range(x.ndim))
+    a = _as_array(a, "a")
+    first = _one_axis("axis1", axis1, a.shape)
+    second = _one_axis("axis2", axis2, a.shape)
+    permutation = list(range(a.ndim))
     permutation[first], permutation[second] = second, first
-    return _permute(x, tuple(permutation), kernel, tile, out)
+    return _permute(a, tuple(permutation), kernel, tile, out)
 
 
 def moveaxis(
-    x, source, destination, *, out=None, kernel: str = "auto", tile: int | None = None
+    a, source, destination, *, out=None, kernel: str = "auto", tile: int | None = None
 ) -> jax.Array:
     """Moves axes to new positions and keeps the order of the rest, as `jax.numpy.moveaxis` does.
 
     Args:
-      x: array of any shape and any JAX dtype.
-      source, destination: an integer each, or sequences of equal length; axis ``source[i]`` of `x`
+      a: array of any shape and any JAX dtype.
+      source, destination: an integer each, or sequences of equal length; axis ``source[i]`` of `a`
         becomes axis ``destination[i]`` of the result. Negative axes are allowed.
       out, kernel, tile: as for `transpose`, with its errors.
 
     Returns:
-      An array with the axes of `x` in their new order, of dtype ``x.dtype``.
+      An array with the axes of `a` in their new order, of dtype ``a.dtype``.
 
     Raises:
       TypeError: `source` or `destination` holds a non-integer; or as `transpose` does.
@@ -276,19 +296,19 @@ def moveaxis(
     >>> moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    x = _as_array(x)
+    a = _as_array(a, "a")
     sources, targets = (
-        tuple(_one_axis(name, axis, x.shape) for axis in (axes if np.ndim(axes) else (axes,)))
+        tuple(_one_axis(name, axis, a.shape) for axis in _as_axes(axes))
         for name, axes in (("source", source), ("destination", destination))
     )
     for name, axes in (("source", sources), ("destination", targets)):
         if len(set(axes)) != len(axes):
-            raise ValueError(f"{name}={axes} for shape {x.shape}: an axis is named twice")
+            raise ValueError(f"{name}={axes} for shape {a.shape}: an axis is named twice")
     if len(sources) != len(targets):
         raise ValueError(
-            f"source={sources} and destination={targets} for shape {x.shape}: lengths differ"
+            f"source={sources} and destination={targets} for shape {a.shape}: lengths differ"
         )
-    permutation = [axis for axis in range(x.ndim) if axis not in sources]
+    permutation = [axis for axis in range(a.ndim) if axis not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         permutation.insert(target, axis)
-    return _permute(x, tuple(permutation), kernel, tile, out)
+    return _permute(a, tuple(permutation), kernel, tile, out)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import tempfile
 import threading
@@ -18,9 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+
 from jax_transpose import __version__, _cpu, _ffi
 
-VERSION = 2  # of the file
+VERSION = 3  # of the file
+# What a candidate must gain over the plan's choice: more than the noise of a measurement.
+MARGIN = 0.03
 
 
 class Choice(NamedTuple):
@@ -129,34 +134,56 @@ def _merge(path: Path, new: dict[str, Choice]) -> None:
             raise
 
 
-def fastest(candidates: Sequence[tuple[str, int]], microseconds: Sequence[float]) -> Choice:
-    """The quickest candidate.
+def fastest(
+    candidates: Sequence[tuple[str, int]],
+    microseconds: Sequence[float],
+    planned: tuple[str, int],
+) -> Choice | None:
+    """The quickest candidate; `planned`, the plan's own, where the quickest gains less than MARGIN.
 
-    >>> fastest([("tiled", 32), ("vectorized", 64)], [3.0, 2.0])
+    A time that is not finite is that of a candidate that did not run. None where no candidate did.
+
+    >>> fastest([("tiled", 32), ("vectorized", 64)], [3.0, 2.0], ("tiled", 32))
     Choice(kernel='vectorized', tile=64, microseconds=2.0)
+    >>> fastest([("tiled", 32), ("vectorized", 64)], [2.01, 2.0], ("tiled", 32))
+    Choice(kernel='tiled', tile=32, microseconds=2.01)
     """
-    best = min(range(len(candidates)), key=microseconds.__getitem__)
-    return Choice(*candidates[best], microseconds[best])
+    times = {
+        tuple(candidate): time
+        for candidate, time in zip(candidates, microseconds, strict=True)
+        if math.isfinite(time)
+    }
+    if not times:
+        return None
+    best = min(times, key=times.__getitem__)
+    if planned in times and times[best] > (1 - MARGIN) * times[planned]:
+        best = planned
+    return Choice(*best, times[best])
 
 
 cache = Cache()
 
 
-def _device() -> str | None:
-    """The kind of the GPU that programs run on, such as "NVIDIA H200"; None without one."""
-    devices = _ffi.gpu_devices()
-    return devices[0].device_kind if devices else None
+def device() -> jax.Device | None:
+    """The GPU that measurements are for; None without one.
+
+    That is JAX's default device, and where this is no GPU the first one of this process. (JAX
+    lowers one program for all GPUs and does not tell for which.)
+    """
+    gpus = _ffi.gpu_devices()
+    default = jax.config.jax_default_device
+    return default if default in gpus else next(iter(gpus), None)
 
 
 def tuned(platform: str, plan: dict) -> Choice | None:
     """The measured choice for a plan's permutation, where there is one."""
     if platform != "cuda" or not cache:
         return None
-    device = _device()
-    choice = None if device is None else cache.get(key(device, plan))
+    gpu = device()
+    choice = None if gpu is None else cache.get(key(gpu.device_kind, plan))
     if choice is None:
         return None
-    # Written by whom it may be: a kind or a tile that this version lacks counts as unmeasured.
+    # The file may be another version's: a kind or tile that is unknown here counts as unmeasured.
     shape, axes = plan["canonical_shape"], plan["canonical_axes"]
     known = _cpu.cuda_candidates(shape, axes, plan["element_bytes"])
     return choice if (choice.kernel, choice.tile) in known else None
@@ -167,22 +194,28 @@ def autotune(
 ) -> None:
     """Measures the candidates of a permutation once per device kind and keeps the fastest.
 
-    Runs while a program is compiled, never inside one. Needs room for two arrays outside JAX's own
-    memory pool; without it, or without a GPU, the plan's choice stands.
+    Runs while a program is compiled, never inside one. Needs room for two arrays, and for what
+    clears the L2 cache, outside JAX's own memory pool; without it, or without a GPU, the plan's
+    choice stands.
     """
-    device = _device() if platform == "cuda" and element_bits % 8 == 0 else None
-    if device is None or not _ffi.has_module(platform):
+    gpu = device() if platform == "cuda" and element_bits % 8 == 0 else None
+    if gpu is None or not _ffi.can_run(platform):
         return
     size = element_bits // 8
-    name = key(device, _cpu.plan(platform, shape, permutation, size, "native", 0))
+    plan = _cpu.plan(platform, shape, permutation, size, "native", 0)
+    name = key(gpu.device_kind, plan)
     if 0 in shape or cache.get(name) is not None:
         return
     candidates = _cpu.cuda_candidates(shape, permutation, size)
     if not candidates:
         return
     try:
-        times = _ffi.measure(shape, permutation, size, candidates)
+        times = _ffi.measure(shape, permutation, size, candidates, gpu)
     except RuntimeError as error:
         warnings.warn(f"autotune of shape {shape} left to the plan: {error}", stacklevel=2)
         return
-    cache.put(name, fastest(candidates, times))
+    choice = fastest(candidates, times, (plan["kernel"], plan["tile"]))
+    if choice is None:
+        warnings.warn(f"autotune of shape {shape} left to the plan: nothing ran", stacklevel=2)
+    else:
+        cache.put(name, choice)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core, dispatch, sharding_impls
+from jax._src import core, dispatch, sharding_impls, source_info_util, xla_bridge
 from jax._src.interpreters import mlir
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import Primitive
@@ -39,6 +42,42 @@ def define_jet_rule(primitive: Primitive, rule: Callable) -> None:
         jet.jet_rules[primitive] = rule
 
 
+#: Registries of rules in parts of JAX that a program may never load.
+_OPTIONAL_REGISTRIES = (
+    ("jax.experimental.sparse.transform", "sparse_rules_bcoo"),
+    ("jax.experimental.roofline.roofline", "_rooflines"),
+    ("jax._src.pallas.triton.lowering", "triton_lowering_rules"),
+    ("jax._src.pallas.mosaic.lowering", "lowering_rules"),
+    ("jax._src.pallas.fuser.block_spec", "eval_rules"),
+    ("jax._src.pallas.fuser.block_spec", "pull_block_spec_rules"),
+    ("jax._src.pallas.fuser.block_spec", "push_block_spec_rules"),
+    ("jax._src.interpreters.partial_eval", "padding_rules"),  # gone in newer JAX
+)
+_PALLAS = "jax._src.pallas.pallas_call"
+_PALLAS_LOWERINGS = ("jax._src.pallas.triton.lowering", "jax._src.pallas.mosaic.lowering")
+
+
+def complete_rules(primitive: Primitive, like: Primitive, adapt: Callable) -> None:
+    """Gives `primitive` the rule of `like`, by way of `adapt`, in every registry that is loaded.
+
+    To be called before a program is traced: a part of JAX that transforms programs is loaded before
+    it traces one. Pallas loads its compilers' rules only when it lowers, so they are loaded here.
+    """
+    if _PALLAS in sys.modules:
+        for name in _PALLAS_LOWERINGS:
+            with contextlib.suppress(ImportError):  # a JAX without this compiler
+                importlib.import_module(name)
+    for name, attribute in _OPTIONAL_REGISTRIES:
+        registry = getattr(sys.modules.get(name), attribute, None)
+        if registry is None:
+            continue
+        # Mosaic has one registry for each kind of core.
+        nested = [rules for rules in registry.values() if isinstance(rules, dict)]
+        for rules in nested or [registry]:
+            if like in rules and primitive not in rules:
+                rules[primitive] = adapt(rules[like])
+
+
 def is_traced_into_program() -> bool:
     """Whether what runs now becomes part of a program, as under ``jit``.
 
@@ -48,6 +87,50 @@ def is_traced_into_program() -> bool:
     while trace is not None and not isinstance(trace, DynamicJaxprTrace):
         trace = getattr(trace, "parent_trace", None)
     return trace is not None
+
+
+def memory_space(aval: Any) -> Any:
+    """The memory that an abstract array lies in; None where this JAX does not type it."""
+    return getattr(aval, "memory_space", None)
+
+
+def off_device(ctx: Any) -> str:
+    """Why the code being lowered is not for the device's own memory and cores; empty if it is."""
+    if tuple(ctx.module_context.platforms) == ("cpu",):  # which has one memory and its own cores
+        return ""
+    if getattr(ctx.jaxpr_eqn_ctx, "compute_type", None) == "device_host":
+        return "compute_on('device_host') runs it on the host of the device"
+    host = [aval for aval in ctx.avals_in if getattr(memory_space(aval), "name", "") == "Host"]
+    return "the operand lies in host memory" if host else ""
+
+
+def partial_sums(ctx: Any) -> str:
+    """How an explicit mesh holds the operand as sums: "explicit", "mixed" or "" (it does not).
+
+    "explicit": over a mesh whose axes are all explicit. Both unreduced sums, and the reduced values
+    whose cotangents are unreduced.
+    """
+    sharding = getattr(ctx.avals_in[0], "sharding", None)
+    spec = getattr(sharding, "spec", None)
+    if not (getattr(spec, "unreduced", None) or getattr(spec, "reduced", None)):
+        return ""
+    explicit = all(kind == jax.sharding.AxisType.Explicit for kind in sharding.mesh.axis_types)
+    return "explicit" if explicit else "mixed"
+
+
+def for_export(ctx: Any) -> bool:
+    """Whether `jax.export` lowers, for machines that are not known."""
+    return bool(ctx.module_context.lowering_parameters.for_export)
+
+
+def known_platforms() -> set[str]:
+    """Names of platforms that this JAX has heard of, aliases such as "gpu" among them."""
+    return set(xla_bridge.known_platforms())
+
+
+def hide_frames(folder: str) -> None:
+    """Makes JAX blame what its profiles and programs hold on the callers of a folder's code."""
+    source_info_util.register_exclusion(folder)
 
 
 def scope(ctx: Any) -> str:
@@ -63,7 +146,7 @@ def scope(ctx: Any) -> str:
         split = {name for name, size in axis_context.mesh.shape.items() if size > 1}
         return "device" if split <= set(axis_context.manual_axes) else "opaque"
     if isinstance(axis_context, sharding_impls.ShardingContext) and axis_context.num_devices > 1:
-        return "opaque" if ctx.module_context.lowering_parameters.for_export else "mesh"
+        return "opaque" if for_export(ctx) else "mesh"
     return "device"
 
 
@@ -97,6 +180,14 @@ def _tiles(sharding: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
     """XLA's form of a sharding, and into how many pieces it cuts each axis; () where into none."""
     hlo = sharding._to_xla_hlo_sharding(rank)
     return hlo, tuple(hlo.tile_assignment_dimensions()) if hlo.is_tiled() else ()
+
+
+def permute_spec(spec: Any, permutation: Sequence[int]) -> Any:
+    """The PartitionSpec of a transposed array; what it says of partial sums stays."""
+    partitions = getattr(spec, "partitions", spec)  # newer JAX; older has no partial sums
+    entries = (*partitions, *[None] * len(permutation))
+    moved = tuple(entries[axis] for axis in permutation)
+    return spec.update(partitions=moved) if hasattr(spec, "partitions") else type(spec)(*moved)
 
 
 def shard_count(sharding: Any, rank: int) -> int:

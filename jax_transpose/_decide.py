@@ -10,7 +10,7 @@ import numpy as np
 from jax_transpose import _cpu
 from jax_transpose._autotune import tuned
 from jax_transpose._dtypes import element_bits, has_kernels
-from jax_transpose._ffi import has_module
+from jax_transpose._ffi import Status, can_run, platform_name
 
 PLATFORMS = ("cpu", "cuda")
 MODES = ("auto", "native", "autotune", "xla")
@@ -20,17 +20,19 @@ def kernels(platform: str) -> tuple[str, ...]:
     """Kernel kinds that `kernel=` accepts on `platform`, besides "auto", "native" and the like.
 
     Args:
-      platform: "cpu", "cuda", or any other JAX platform, which has none.
+      platform: "cpu", "cuda" (or "gpu", which means the same), or another JAX platform, which has
+        none.
 
     Returns:
       The names, simplest kernel first; empty where there are none.
 
     Raises:
-      Nothing: a name that is no platform has no kernels.
+      ValueError: `platform` is the name of no platform.
 
     >>> kernels("tpu")
     ()
     """
+    platform = platform_name(platform)
     return _cpu.kernels(platform) if platform in PLATFORMS else ()
 
 
@@ -60,8 +62,12 @@ def decide(
     dtype: np.dtype,
     kernel: str,
     tile: int,
+    obstacle: str = "",
 ) -> Decision:
-    """Raises ValueError where `kernel` or `tile` is not possible on `platform`."""
+    """Raises ValueError where `kernel` or `tile` is not possible on `platform`.
+
+    `obstacle`: why our call cannot stand where the transpose does in its program, if it cannot.
+    """
     bits = element_bits(dtype)
     plan, too_much = None, refusal(shape, permutation, dtype)
     if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla" and not too_much:
@@ -71,26 +77,28 @@ def decide(
     if kernel == "xla":
         return Decision("xla", "asked for by name", None)
 
-    built = has_module(platform)
-    if kernel == "auto":
-        if not built:
-            return Decision("xla", built.reason, plan)
+    usable = usable_at(platform, obstacle)
+    if kernel == "auto" or (kernel == "autotune" and obstacle):
+        if not usable:
+            return Decision("xla", usable.reason, plan)
         if too_much:
             return Decision("xla", f"{too_much}: left to XLA", None)
         if plan is None:
-            return Decision("xla", f"{dtype} has elements of {bits} bits: left to XLA", None)
+            width = f"of {bits} bits" if bits else "that are no plain bits"
+            return Decision("xla", f"{dtype} has elements {width}: left to XLA", None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
-    _require_kernels(platform, kernel, dtype)
+    _require_kernels(usable, platform, shape, kernel, dtype)
     if too_much:
         raise ValueError(f"kernel={kernel!r}: {too_much}")
-    if kernel in ("auto", "autotune"):
-        choice = tuned(platform, plan) if tile == 0 and bits % 8 == 0 else None
+    if kernel == "autotune" and tile == 0 and bits % 8 == 0:
+        choice = tuned(platform, plan)
         if choice is not None:
             kernel, tile = choice.kernel, choice.tile
             plan = _cpu.plan(platform, shape, permutation, bits // 8, kernel, tile)
             reason = f"measured fastest on this device: {choice.microseconds:.1f} µs"
             return Decision("native", reason, plan, kernel, tile)
+    if kernel in ("auto", "autotune"):
         kernel = "auto"
     return Decision("native", plan["reason"], plan, kernel, tile)
 
@@ -102,12 +110,13 @@ def decide_into(
     dtype: np.dtype,
     kernel: str,
     tile: int,
+    obstacle: str = "",
 ) -> Decision:
     """`decide` where the result's buffer is given: `auto` takes our kernel at any size."""
-    runs = has_module(platform) and has_kernels(dtype)
+    runs = usable_at(platform, obstacle) and has_kernels(dtype)
     if kernel == "auto" and runs and not refusal(shape, permutation, dtype):
-        kernel = "autotune"  # which measures nothing here, and knows what was measured
-    choice = decide(platform, shape, permutation, dtype, kernel, tile)
+        kernel = "native"
+    choice = decide(platform, shape, permutation, dtype, kernel, tile, obstacle)
     if choice.implementation == "identity":
         return Decision("xla", "only axes of length 1 move, or none: a copy", choice.plan)
     return choice
@@ -144,6 +153,7 @@ def decide_in_place(
     permutation: tuple[int, ...],
     dtype: np.dtype,
     kernel: str,
+    obstacle: str = "",
 ) -> Decision:
     """Raises ValueError where the permutation needs two buffers or `kernel` is not possible.
 
@@ -153,7 +163,7 @@ def decide_in_place(
         kernel = "auto"
     if kernel not in ("auto", "native", "xla"):
         raise ValueError(
-            f"kernel={kernel!r} does not work in place (out=x); allowed: 'auto', 'native', "
+            f"kernel={kernel!r} does not work in place; allowed: 'auto', 'native', "
             "'autotune', 'xla'"
         )
     if too_much := refusal(shape, permutation, dtype):
@@ -169,21 +179,24 @@ def decide_in_place(
         return Decision("xla", "asked for by name; it needs a second buffer", None)
     if too_much:
         return Decision("xla", f"{too_much}: left to XLA", None)
-    built = has_module(platform)
-    if not built and kernel == "auto":
-        return Decision("xla", f"XLA needs a second buffer, but {built.reason}", None)
-    _require_kernels(platform, kernel, dtype)
+    usable = usable_at(platform, obstacle)
+    if not usable and kernel == "auto":
+        return Decision("xla", f"XLA needs a second buffer, but {usable.reason}", None)
+    _require_kernels(usable, platform, shape, kernel, dtype)
     return Decision("native", plan["reason"], plan)
 
 
-def takes_symbolic_shapes(platform: str, kernel: str, dtype: np.dtype) -> bool:
+def takes_symbolic_shapes(
+    platform: str, shape: tuple, kernel: str, dtype: np.dtype, obstacle: str
+) -> bool:
     """Whether our call lowers where extents are only known at run time; there is no plan to ask.
 
     False where `auto` leaves it to XLA. Raises ValueError or TypeError where `kernel` cannot run.
     """
+    usable = usable_at(platform, obstacle)
     if kernel == "auto":
-        return bool(has_module(platform)) and has_kernels(dtype)
-    _require_kernels(platform, kernel, dtype)
+        return bool(usable) and has_kernels(dtype)
+    _require_kernels(usable, platform, shape, kernel, dtype)
     if kernel not in MODES and kernel not in kernels(platform):
         raise ValueError(
             f"kernel={kernel!r} does not exist on platform {platform!r}; allowed: "
@@ -192,11 +205,20 @@ def takes_symbolic_shapes(platform: str, kernel: str, dtype: np.dtype) -> bool:
     return True
 
 
-def _require_kernels(platform: str, kernel: str, dtype: np.dtype) -> None:
-    """Raises where our call cannot run: for the platform ValueError, for the dtype TypeError."""
-    built = has_module(platform)
-    if not built:
-        raise ValueError(f"kernel={kernel!r} cannot run on platform {platform!r}: {built.reason}")
+def usable_at(platform: str, obstacle: str) -> Status:
+    """Whether our call can run on `platform`'s devices here, at a place with this obstacle."""
+    return Status(False, obstacle) if obstacle else can_run(platform)
+
+
+def _require_kernels(
+    usable: Status, platform: str, shape: tuple, kernel: str, dtype: np.dtype
+) -> None:
+    """Raises where our call cannot run: for the place ValueError, for the dtype TypeError."""
+    if not usable:
+        raise ValueError(
+            f"kernel={kernel!r} for shape {shape} cannot run on platform {platform!r}: "
+            f"{usable.reason}; allowed here: 'auto', 'xla'"
+        )
     if not has_kernels(dtype):
         raise TypeError(sub_byte_message(kernel, dtype))
 
@@ -208,7 +230,8 @@ def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
 
 def sub_byte_message(kernel: str, dtype: np.dtype) -> str:
     allowed = '"auto", "native", "autotune" or "xla"' if has_kernels(dtype) else '"auto" or "xla"'
+    width = "narrower than a byte" if element_bits(dtype) else "no plain bits"
     return (
-        f"kernel={kernel!r} does not move dtype {dtype}, whose elements are narrower than a byte; "
+        f"kernel={kernel!r} does not move dtype {dtype}, whose elements are {width}; "
         f"allowed: kernel={allowed}"
     )

@@ -11,7 +11,8 @@ import numpy as np
 
 from jax_transpose._api import check_options, normalize_axes
 from jax_transpose._decide import decide, decide_in_place, decide_into
-from jax_transpose._dtypes import element_bits, is_key
+from jax_transpose._dtypes import check_dtype, element_bits, is_key
+from jax_transpose._ffi import platform_name
 from jax_transpose._out import check_in_place
 
 
@@ -21,7 +22,7 @@ class Plan:
 
     Attributes:
       platform: "cpu", "cuda", or another JAX platform.
-      shape, axes, dtype: the request.
+      shape, axes, dtype: the request; of a sharded array the shape of one shard.
       canonical_shape, canonical_axes: the same move with size-1 axes dropped, neighbors merged and
         the kept minor run widened into the element.
       element_bytes: bytes of one canonical element; 0.5 or 0.25 where they stay packed.
@@ -36,6 +37,7 @@ class Plan:
       predicted_on: the card that the model was fitted on; None where there is no prediction.
       reason: why this kernel.
       out: where the result goes: None (a fresh array), "buffer" or "in_place".
+      array_shape: the whole array's shape where `shape` is that of a shard; None elsewhere.
     """
 
     platform: str
@@ -56,10 +58,12 @@ class Plan:
     out: str | None = None
     predicted_us: float | None = None
     predicted_on: str | None = None
+    array_shape: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         rows = [
             ("transpose", f"{self.dtype}{list(self.shape)} axes {self.axes} on {self.platform}"),
+            *self._sharded(),
             (
                 "canonical",
                 f"{list(self.canonical_shape)} axes {self.canonical_axes}, "
@@ -84,15 +88,30 @@ class Plan:
             rows.append(("predicted", f"{self.predicted_us:.3g} µs on one {self.predicted_on}"))
         return "\n".join(f"{name:>10}  {value}" for name, value in rows)
 
+    def _sharded(self) -> list[tuple[str, str]]:
+        if self.array_shape is None:
+            return []
+        return [("shard of", f"{self.dtype}{list(self.array_shape)}: one device's part")]
+
     def _buffer(self) -> str:
         if self.out == "buffer":
             return "the donated buffer of `out`"
         return "a second buffer" if self.implementation == "xla" else "the donated buffer of `x`"
 
 
+def _shard_shape(array) -> tuple[int, ...]:
+    """The shape of what one device holds of an array; the array's own where it is not split."""
+    if isinstance(array, jax.core.Tracer):
+        array = jax.typeof(array)
+    sharding = getattr(array, "sharding", None)
+    if not isinstance(sharding, jax.sharding.Sharding):
+        return tuple(array.shape)
+    return tuple(sharding.shard_shape(tuple(array.shape)))
+
+
 def _request(shape_or_array, dtype):
     if hasattr(shape_or_array, "shape") and hasattr(shape_or_array, "dtype"):
-        return tuple(shape_or_array.shape), shape_or_array.dtype if dtype is None else dtype
+        return _shard_shape(shape_or_array), shape_or_array.dtype if dtype is None else dtype
     try:
         shape = tuple(operator.index(extent) for extent in shape_or_array)
     except TypeError:
@@ -124,14 +143,14 @@ def explain(
     """Tells what `transpose` would do, without doing it.
 
     The answer is that of one device for buffers on 16-byte boundaries, which is where JAX puts them
-    unless a program slices. Of a sharded array give the shape of one shard.
+    unless a program slices. Of a sharded array it is about one shard.
 
     Args:
       shape_or_array: a shape, or anything with ``shape`` and ``dtype``.
       axes: as for `transpose`.
       dtype: of the elements; float32 where neither this nor an array is given.
-      platform: "cpu" or "cuda" (which need not be there), or another JAX platform; None means the
-        default backend.
+      platform: "cpu" or "cuda" (which need not be there; "gpu" means "cuda"), or another JAX
+        platform; None means the default backend.
       out: None for a fresh result, "buffer" for ``transpose(x, out=buffer)``, "in_place" for
         ``transpose(x, out=x)``; with donated buffers.
       kernel, tile: as for `transpose`.
@@ -140,23 +159,23 @@ def explain(
       A `Plan`; ``print(explain(...))`` shows it.
 
     Raises:
-      TypeError: as `transpose` does; `shape_or_array` is neither.
-      ValueError: as `transpose` does; `out` is none of the three; with "in_place", the result has
-        another shape, the permutation needs two buffers, elements are narrower than a byte, or
-        `kernel` or `tile` is not possible in place.
+      TypeError: as `transpose` does; `shape_or_array` is neither; `dtype` is none of JAX's.
+      ValueError: as `transpose` does; `platform` is the name of no platform; `out` is none of the
+        three; with "in_place", the result has another shape, the permutation needs two buffers,
+        elements are narrower than a byte, or `kernel` or `tile` is not possible in place.
 
     >>> explain((8, 8), platform="cuda").implementation
     'xla'
     """
     shape, dtype = _request(shape_or_array, dtype)
     permutation = normalize_axes(axes, shape)
-    platform = _default_platform() if platform is None else platform
+    platform = _default_platform() if platform is None else platform_name(platform)
     if is_key(dtype):
         # Keys move as their data: trailing axes of 32-bit words.
         data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
         permutation += tuple(range(len(shape), data.ndim))
         shape, dtype = data.shape, data.dtype
-    dtype = np.dtype(dtype)
+    dtype = check_dtype(dtype)
     tile = check_options(kernel, tile, shape, permutation, dtype)
     if out == "in_place":
         check_in_place(shape, permutation, dtype, kernel, tile)
@@ -168,11 +187,13 @@ def explain(
         raise ValueError(f"out={out!r}: allowed are None, 'buffer' and 'in_place'")
     implementation, plan = choice.implementation, choice.plan
     bits = element_bits(dtype)
+    whole = tuple(getattr(shape_or_array, "shape", shape))
     request = dict(
+        array_shape=None if whole == shape[: len(whole)] else whole,
         platform=platform,
         shape=shape,
         axes=permutation,
-        dtype=dtype.name,
+        dtype="float0" if dtype == jax.dtypes.float0 else dtype.name,
         implementation=implementation,
         reason=choice.reason,
         out=out,

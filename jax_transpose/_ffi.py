@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import jax
 
-from jax_transpose import _cpu
+from jax_transpose import _compat, _cpu
 
 # The version changes with the meaning of the attributes, so that a saved program never reaches a
 # handler that would read it differently.
@@ -19,6 +20,18 @@ TARGET = "jax_transpose_v1"
 INTO_TARGET = "jax_transpose_into_v1"
 
 _XLA_PLATFORM = {"cpu": "cpu", "cuda": "CUDA"}
+
+
+def platform_name(name: str) -> str:
+    """A JAX platform under the name that its kernels have: "cuda" for "gpu" too.
+
+    Raises ValueError for what is no platform.
+    """
+    known = {"cpu", "gpu", "cuda", "rocm", "tpu"} | _compat.known_platforms()
+    if name not in known:
+        allowed = ", ".join(map(repr, sorted(known)))
+        raise ValueError(f"platform={name!r} is no platform of JAX; allowed: {allowed}")
+    return "cuda" if name == "gpu" else name
 
 
 class Status(NamedTuple):
@@ -89,18 +102,42 @@ def has_module(platform: str) -> Status:
     return Status(False, f"platform {platform!r} has no kernels; allowed: 'cpu', 'cuda'")
 
 
+def can_run(platform: str) -> Status:
+    """Whether this build holds kernels that every device of `platform` here can run.
+
+    A program is lowered once for all devices of a platform, so the least able of them decides. True
+    as well where there is no device: programs can be lowered for other machines.
+    """
+    built = has_module(platform)
+    if platform == "cuda" and built:
+        for device in gpu_devices():
+            able, reason = _device_can_run(device.local_hardware_id)
+            if not able:
+                return Status(False, f"{device.device_kind} ({device}): {reason}")
+    return built
+
+
+@cache
+def _device_can_run(ordinal: int) -> tuple[bool, str]:
+    return _cuda_module.can_run(ordinal)
+
+
 def status(platform: str) -> Status:
     """Whether `platform`'s kernels can run on this machine, and why (not).
 
     Args:
-      platform: "cpu" or "cuda".
+      platform: "cpu", "cuda" (or "gpu", which means the same), or another JAX platform.
 
     Returns:
       A `Status`, true where the kernels can run.
 
+    Raises:
+      ValueError: `platform` is the name of no platform.
+
     >>> bool(status("cpu"))
     True
     """
+    platform = platform_name(platform)
     built = has_module(platform)
     if platform != "cuda" or not built:
         return built
@@ -111,17 +148,23 @@ def status(platform: str) -> Status:
         return Status(
             False, f"{count} CUDA device(s), but JAX has no GPU backend (is jax[cuda13] installed?)"
         )
-    return Status(True, f"{count} CUDA device(s); kernels for {_cuda_module.architectures}")
+    able = can_run(platform)
+    kernels = f"{count} CUDA device(s); kernels for {_cuda_module.architectures}"
+    return Status(True, kernels) if able else able
 
 
 def gpu_devices() -> list[jax.Device]:
-    """JAX's GPUs; none where it has no GPU backend."""
+    """JAX's CUDA GPUs in this process; none where it has no such backend."""
     try:
-        return jax.devices("gpu")
+        return jax.local_devices(backend="cuda")
     except RuntimeError:
         return []
 
 
-def measure(shape, permutation, element_bytes: int, candidates) -> list[float]:
-    """Microseconds of each (kernel, tile) on the default CUDA device; RuntimeError as CUDA says."""
-    return _cuda_module.measure(shape, permutation, element_bytes, candidates)
+def measure(shape, permutation, element_bytes: int, candidates, device: jax.Device) -> list[float]:
+    """Microseconds of each (kernel, tile) on a GPU, infinite for one that failed.
+
+    RuntimeError as CUDA says.
+    """
+    ordinal = device.local_hardware_id
+    return _cuda_module.measure(shape, permutation, element_bytes, candidates, ordinal)

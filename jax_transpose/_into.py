@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
@@ -16,7 +17,14 @@ from jax.interpreters import ad, batching, mlir
 
 from jax_transpose import _compat
 from jax_transpose._autotune import autotune
-from jax_transpose._buffers import check_distinct, check_no_constant, check_placement
+from jax_transpose._buffers import (
+    check_array,
+    check_distinct,
+    check_memory,
+    check_no_constant,
+    check_placement,
+    follow,
+)
 from jax_transpose._decide import (
     PLATFORMS,
     decide_in_place,
@@ -26,7 +34,7 @@ from jax_transpose._decide import (
 )
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import INTO_TARGET, TARGET
-from jax_transpose._lowering import ffi_call, lower_to, platform_of
+from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
 from jax_transpose._primitive import transpose_p
 
 transpose_into_p = Primitive("jax_transpose_into")  # operands: x, out
@@ -34,22 +42,37 @@ transpose_in_place_p = Primitive("jax_transpose_in_place")  # operand: x
 
 
 @cache
-def _donating(primitive, consumed: int, params: tuple, sharding):
+def _donating(primitive, params: tuple, sharding):
     # keep_unused: XLA writes its own transpose into the donated buffer as well.
     bound = partial(primitive.bind, **dict(params))
+    consumed = 0 if primitive is transpose_in_place_p else 1
     return jax.jit(bound, donate_argnums=consumed, keep_unused=True, out_shardings=sharding)
 
 
-def _run_eagerly(primitive, consumed, x, *out, permutation, **params):
+def bind(primitive, x, *out, permutation, **params):
+    """Binds; where arrays with data come straight from the caller, the buffer is given away.
+
+    Only then: what differentiates, checks or replays a call may read the arrays again, and so may a
+    caller who debugs a program step by step. There the result is a new array.
+    """
     given = out[0] if out else x
+    config = jax.config
+    debugged = config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs
+    if debugged or any(isinstance(array, jax.core.Tracer) for array in (x, given)):
+        return primitive.bind(x, *out, permutation=permutation, **params)
+    check_array(given)
+    x = follow(jnp.asarray(x), given, permutation)
     check_placement(x, given, permutation)
     if out:
         check_distinct(x, given)
     # Over several devices JAX ties the buffer to the result where both are known to lie alike.
     sharding = given.sharding if len(given.devices()) > 1 else None
     params = tuple(sorted({"permutation": permutation, **params}.items()))
-    with jax.disable_jit(False):  # only a program can donate
-        return _donating(primitive, consumed, params, sharding)(x, *out)
+    return _donating(primitive, params, sharding)(x, *out)
+
+
+def _run_eagerly(x, *out, **params):
+    return transpose_p.bind(x, **params)
 
 
 def _abstract_eval(x, *out, permutation, kernel, tile):
@@ -57,6 +80,7 @@ def _abstract_eval(x, *out, permutation, kernel, tile):
     for given in out or (x,):
         if (given.shape, given.dtype) != (result.shape, result.dtype):
             raise ValueError(f"out is {given.str_short()}, the result {result.str_short()}")
+        check_memory(_compat.memory_space(given), _compat.memory_space(result), given.shape)
     return result
 
 
@@ -100,7 +124,7 @@ def _batch_into(args, dims, *, permutation, **params):
         batched = _batched_permutation(permutation, x_batch, 0)
         return transpose_p.bind(x, permutation=batched, **params), 0
     batched = _batched_permutation(permutation, x_batch, out_batch)
-    return transpose_into_p.bind(x, out, permutation=batched, **params), out_batch
+    return bind(transpose_into_p, x, out, permutation=batched, **params), out_batch
 
 
 def _batch_in_place(args, dims, *, permutation, **params):
@@ -108,7 +132,7 @@ def _batch_in_place(args, dims, *, permutation, **params):
     check_no_constant(x)
     batched = _batched_permutation(permutation, batch, batch)
     if takes_one_buffer(x.shape, batched, x.dtype):
-        return transpose_in_place_p.bind(x, permutation=batched, **params), batch
+        return bind(transpose_in_place_p, x, permutation=batched, **params), batch
     # The batch parts axes that move together, such as the first two of (8, 3, 8, 3).
     batched = _batched_permutation(permutation, batch, 0)
     return transpose_p.bind(x, permutation=batched, **params), 0
@@ -126,14 +150,15 @@ def _lower_into(ctx, x, out, *, permutation, kernel, tile, platform):
     if _compat.scope(ctx) != "device":  # a program over several devices allocates its shards
         options = dict(permutation=permutation, kernel=kernel, tile=tile)
         return lower_to(lambda x, _: transpose_p.bind(x, **options), ctx, x, out)
+    kernel, unable = measured_here(ctx, kernel), obstacle(ctx)
     if all(isinstance(extent, int) for extent in aval.shape):
-        if kernel == "autotune" and tile == 0:
+        if kernel == "autotune" and tile == 0 and not unable:
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
-        choice = decide_into(platform, aval.shape, permutation, aval.dtype, kernel, tile)
+        choice = decide_into(platform, aval.shape, permutation, aval.dtype, kernel, tile, unable)
         if choice.implementation == "xla":
             return lower_to(by_xla, ctx, x, out)
         kernel, tile = choice.kernel, choice.tile
-    elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
+    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, unable):
         return lower_to(by_xla, ctx, x, out)
     options = dict(permutation=permutation, kernel=kernel, tile=tile)
     return ffi_call(ctx, INTO_TARGET, x, out, aliases={1: 0}, **options)
@@ -141,7 +166,8 @@ def _lower_into(ctx, x, out, *, permutation, kernel, tile, platform):
 
 def _lower_in_place(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), platform = ctx.avals_in, platform_of(ctx, platform)
-    choice = decide_in_place(platform, aval.shape, permutation, aval.dtype, kernel)
+    unable = obstacle(ctx)
+    choice = decide_in_place(platform, aval.shape, permutation, aval.dtype, kernel, unable)
     if choice.implementation == "identity":
         return [x]
     if choice.implementation == "xla":
@@ -153,8 +179,8 @@ def _lower_in_place(ctx, x, *, permutation, kernel, tile, platform):
     return ffi_call(ctx, TARGET, x, aliases={0: 0}, **options)
 
 
-def _define(primitive, consumed, batch, lower):
-    primitive.def_impl(partial(_run_eagerly, primitive, consumed))
+def _define(primitive, batch, lower):
+    primitive.def_impl(_run_eagerly)
     primitive.def_abstract_eval(_abstract_eval)
     ad.primitive_jvps[primitive] = partial(_jvp_rule, primitive)
     ad.primitive_transposes[primitive] = _transpose_rule
@@ -165,5 +191,5 @@ def _define(primitive, consumed, batch, lower):
         mlir.register_lowering(primitive, partial(lower, platform=platform), platform=platform)
 
 
-_define(transpose_into_p, 1, _batch_into, _lower_into)
-_define(transpose_in_place_p, 0, _batch_in_place, _lower_in_place)
+_define(transpose_into_p, _batch_into, _lower_into)
+_define(transpose_in_place_p, _batch_in_place, _lower_in_place)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.interpreters import mlir
 
+from jax_transpose import _compat
 from jax_transpose._decide import PLATFORMS
 from jax_transpose._dtypes import element_bits
 
@@ -21,6 +22,29 @@ def platform_of(ctx: Any, platform: str | None) -> str:
     if platform is not None:
         return platform
     return next((p for p in ctx.module_context.platforms if p not in PLATFORMS), "other")
+
+
+def obstacle(ctx: Any) -> str:
+    """Why our call cannot stand at this place of a program; empty where it can."""
+    if _compat.scope(ctx) == "opaque":
+        return (
+            "XLA cannot be told here how to split our call over devices (a mesh that shard_map "
+            "leaves partly automatic, or jax.export for several devices)"
+        )
+    if _compat.partial_sums(ctx) == "mixed":
+        return "XLA cannot be told how to split our call over partial sums (a partly explicit mesh)"
+    return _compat.off_device(ctx)
+
+
+def measured_here(ctx: Any, kernel: str) -> str:
+    """`kernel`, but "native" for "autotune" where no measurement may enter the program.
+
+    A saved program is for other machines, and the processes of one job must compile one program.
+    """
+    if kernel != "autotune":
+        return kernel
+    shared = _compat.scope(ctx) == "mesh" and jax.process_count() > 1
+    return "native" if shared or _compat.for_export(ctx) else kernel
 
 
 def lower_to(fun: Callable, ctx: Any, *operands: Any) -> Any:

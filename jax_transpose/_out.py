@@ -6,7 +6,7 @@ import jax
 
 from jax_transpose._buffers import check_array, check_no_constant
 from jax_transpose._decide import decide_in_place
-from jax_transpose._into import transpose_in_place_p, transpose_into_p
+from jax_transpose._into import bind, transpose_in_place_p, transpose_into_p
 
 
 def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
@@ -15,14 +15,21 @@ def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
     Where both hold data is checked when the primitive runs, whatever transformed the call.
     """
     check_array(out)
+    if not isinstance(x, jax.core.Tracer) and x is not out and x.is_deleted():
+        raise ValueError(
+            f"the operand of shape {x.shape} was deleted: its buffer was given away before, as by "
+            "an earlier call with out="
+        )
     shape = tuple(x.shape[axis] for axis in permutation)
     if out is not x and out.shape != shape:
         raise ValueError(
-            f"out of shape {out.shape} for x of shape {x.shape} and axes {permutation}: the result "
-            f"has shape {shape}"
+            f"out of shape {out.shape} for an operand of shape {x.shape} and axes {permutation}: "
+            f"the result has shape {shape}"
         )
     if out.dtype != x.dtype:
-        raise TypeError(f"out of dtype {out.dtype} for x of dtype {x.dtype}: they must be the same")
+        raise TypeError(
+            f"out of dtype {out.dtype} for an operand of dtype {x.dtype}: they must be the same"
+        )
     if isinstance(out, jax.core.Tracer):
         return
     if out.is_deleted():
@@ -32,7 +39,7 @@ def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
 
 def check_in_place(shape, permutation: tuple[int, ...], dtype, kernel: str, tile: int) -> None:
     """Raises ValueError where no platform can work within the one buffer."""
-    what = f"out=x for shape {tuple(shape)} and axes {permutation}"
+    what = f"out is the operand, of shape {tuple(shape)}, axes {permutation}"
     if not all(isinstance(extent, int) for extent in shape):
         raise ValueError(f"{what}: in place needs a shape that is known while tracing")
     result = tuple(shape[axis] for axis in permutation)
@@ -51,10 +58,10 @@ def check_in_place(shape, permutation: tuple[int, ...], dtype, kernel: str, tile
 
 def write_into(x, out, permutation: tuple[int, ...], kernel: str, tile: int) -> jax.Array:
     """The transpose of `x`, in the buffer of `out`."""
-    return transpose_into_p.bind(x, out, permutation=permutation, kernel=kernel, tile=tile)
+    return bind(transpose_into_p, x, out, permutation=permutation, kernel=kernel, tile=tile)
 
 
 def write_in_place(x, permutation: tuple[int, ...], kernel: str, tile: int) -> jax.Array:
     """The transpose of `x`, in the buffer of `x`; ValueError where that is not possible."""
     check_in_place(x.shape, permutation, x.dtype, kernel, tile)
-    return transpose_in_place_p.bind(x, permutation=permutation, kernel=kernel, tile=0)
+    return bind(transpose_in_place_p, x, permutation=permutation, kernel=kernel, tile=0)

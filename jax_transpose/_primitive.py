@@ -25,8 +25,8 @@ from jax_transpose._autotune import autotune
 from jax_transpose._decide import PLATFORMS, decide, takes_symbolic_shapes
 from jax_transpose._dtypes import element_bits
 from jax_transpose._ffi import TARGET
-from jax_transpose._lowering import ffi_call, lower_to, platform_of
-from jax_transpose._partitioning import partitioned
+from jax_transpose._lowering import ffi_call, lower_to, measured_here, obstacle, platform_of
+from jax_transpose._partitioning import partitioned, shard_by_shard
 
 
 def _abstract_eval(x, *, permutation, kernel, tile):
@@ -48,6 +48,9 @@ def _batching_rule(args, dims, *, permutation, kernel, tile):
 
 
 def _lower_to_shards(ctx, x, **params):
+    if _compat.partial_sums(ctx):
+        source, target = ctx.avals_in[0].sharding, ctx.avals_out[0].sharding
+        return lower_to(shard_by_shard(partial(transpose_p.bind, **params), source, target), ctx, x)
     results = lower_to(partial(_partitioned, **params), _compat.with_devices(ctx), x)
     return _compat.with_explicit_sharding(ctx, results)
 
@@ -56,12 +59,11 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), (result,) = ctx.avals_in, ctx.avals_out
     platform, scope = platform_of(ctx, platform), _compat.scope(ctx)
     by_xla = partial(lax.transpose, permutation=permutation)
-    if scope == "opaque":
-        return lower_to(by_xla, ctx, x)
+    kernel, unable = measured_here(ctx, kernel), obstacle(ctx)
     if all(isinstance(extent, int) for extent in aval.shape):
-        if kernel == "autotune" and tile == 0 and scope == "device":
+        if kernel == "autotune" and tile == 0 and scope == "device" and not unable:
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
-        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile)
+        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile, unable)
         if choice.implementation == "identity" and scope == "device":
             return lower_to(partial(lax.reshape, new_sizes=result.shape), ctx, x)
         if choice.implementation != "native":
@@ -69,9 +71,29 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
         if scope == "mesh":  # a shard is lowered on its own: its shape decides, not the array's
             return _lower_to_shards(ctx, x, permutation=permutation, kernel=kernel, tile=tile)
         kernel, tile = choice.kernel, choice.tile
-    elif not takes_symbolic_shapes(platform, kernel, aval.dtype):
+    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, unable):
         return lower_to(by_xla, ctx, x)
     return ffi_call(ctx, TARGET, x, permutation=permutation, kernel=kernel, tile=tile)
+
+
+def _without_options(rule):
+    """JAX's rule for `lax.transpose_p` as one for ours, where there is no kernel to choose."""
+
+    def ours(*args, kernel, tile, **params):
+        if kernel not in ("auto", "xla"):
+            raise ValueError(
+                f"kernel={kernel!r}: no kernel of ours runs within another kernel, or on sparse "
+                "arrays; allowed here: 'auto', 'xla'"
+            )
+        return rule(*args, **params)
+
+    return ours
+
+
+def bind(x, **params):
+    """`transpose_p.bind`, with rules for all parts of JAX that are loaded by now."""
+    _compat.complete_rules(transpose_p, lax.transpose_p, _without_options)
+    return transpose_p.bind(x, **params)
 
 
 transpose_p = _compat.eager_primitive("jax_transpose")

@@ -1,11 +1,14 @@
 """`kernel="autotune"`: what is measured, when, and what becomes of it."""
 
+import math
 import warnings
+from types import SimpleNamespace
 
 import dtypes
 import jax
 import numpy as np
 import pytest
+from jax import export
 from meshes import device_mesh, put
 
 import jax_transpose as jt
@@ -27,13 +30,13 @@ def pretend_gpu(monkeypatch):
     """Calls of the measuring function, on a machine that need not have a GPU."""
     calls = []
 
-    def measure(shape, permutation, element_bytes, candidates):
+    def measure(shape, permutation, element_bytes, candidates, device):
         calls.append((shape, permutation, element_bytes, list(candidates)))
         return [2.0 + i if kind != "tiled" else 1.0 + i for i, (kind, _) in enumerate(candidates)]
 
-    monkeypatch.setattr(_autotune, "_device", lambda: "Some GPU")
-    monkeypatch.setattr(_ffi, "has_module", lambda platform: _ffi.Status(True, "pretended"))
-    monkeypatch.setattr(_decide, "has_module", lambda platform: _ffi.Status(True, "pretended"))
+    monkeypatch.setattr(_autotune, "device", lambda: SimpleNamespace(device_kind="Some GPU"))
+    monkeypatch.setattr(_ffi, "can_run", lambda platform: _ffi.Status(True, "pretended"))
+    monkeypatch.setattr(_decide, "can_run", lambda platform: _ffi.Status(True, "pretended"))
     monkeypatch.setattr(_ffi, "measure", measure)
     return calls
 
@@ -41,11 +44,72 @@ def pretend_gpu(monkeypatch):
 def test_the_fastest_candidate_is_kept_and_used(cache, pretend_gpu):
     before = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune")
     _autotune.autotune("cuda", SHAPE, AXES, 32)
-    for kernel in ("autotune", "auto"):
-        plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel=kernel)
-        assert plan.kernel == "tiled" != before.kernel
-        assert "measured" in plan.reason
-    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel == before.kernel
+    plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune")
+    assert plan.kernel == "tiled" != before.kernel
+    assert "measured" in plan.reason
+
+
+def test_what_was_measured_steers_autotune_alone(cache, pretend_gpu):
+    asked = [dict(kernel="auto"), dict(kernel="native"), dict(kernel="auto", out="buffer")]
+    before = [jt.explain(SHAPE, AXES, "float32", "cuda", **options) for options in asked]
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    after = [jt.explain(SHAPE, AXES, "float32", "cuda", **options) for options in asked]
+    assert after == before and all(plan.kernel != "tiled" for plan in after)
+
+
+def test_a_gain_within_the_noise_leaves_the_plan(cache, pretend_gpu, monkeypatch):
+    planned = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
+
+    def close(shape, permutation, element_bytes, candidates, device):
+        return [1.0 if kind == planned else 0.98 for kind, _ in candidates]
+
+    monkeypatch.setattr(_ffi, "measure", close)
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == planned
+
+
+def test_candidates_that_do_not_run_are_skipped(cache, pretend_gpu, monkeypatch):
+    def few(shape, permutation, element_bytes, candidates, device):
+        return [3.0 if kind == "tiled" else math.inf for kind, _ in candidates]
+
+    monkeypatch.setattr(_ffi, "measure", few)
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == "tiled"
+
+
+def test_where_no_candidate_runs_the_plan_stands(cache, pretend_gpu, monkeypatch):
+    monkeypatch.setattr(_ffi, "measure", lambda *request: [math.inf] * len(request[3]))
+    with pytest.warns(UserWarning, match="nothing ran"):
+        _autotune.autotune("cuda", SHAPE, AXES, 32)
+    assert not cache
+
+
+def test_saved_programs_hold_no_measurement(cpu, cache, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_primitive, "autotune", lambda *request: seen.append(request))
+    f = jax.jit(lambda x: jt.transpose(x, kernel="autotune"))
+    export.export(f, disabled_checks=jt.export_checks())(np.ones((7, 9), np.float32))
+    assert not seen
+
+
+def test_processes_of_one_job_measure_no_shards(cpu, cache, monkeypatch):
+    """They must compile one program."""
+    seen = []
+    monkeypatch.setattr(_primitive, "autotune", lambda *request: seen.append(request))
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    x = put(np.ones((16, 9), np.float32), device_mesh((8,)), jax.sharding.PartitionSpec("x"))
+    jax.jit(lambda x: jt.transpose(x, kernel="autotune")).lower(x).compile()
+    assert not seen
+
+
+@pytest.mark.gpu
+def test_the_device_that_is_measured(cuda):
+    """JAX's default device where it is a GPU, else the process's first GPU."""
+    gpus = jax.local_devices(backend="cuda")
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert _autotune.device() == gpus[0]
+    with jax.default_device(gpus[-1]):
+        assert _autotune.device() == gpus[-1]
 
 
 def test_the_same_bytes_are_measured_once(cache, pretend_gpu):
@@ -133,7 +197,40 @@ def test_a_kind_that_is_unknown_counts_as_unmeasured(cache, pretend_gpu):
     expected = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
     for kernel, tile in (("gone", 0), ("tiled", 7)):
         cache._loaded()[name] = _autotune.Choice(kernel, tile, 1.0)
-        assert jt.explain(SHAPE, AXES, "float32", "cuda").kernel == expected
+        plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune")
+        assert plan.kernel == expected
+
+
+@pytest.mark.parametrize("out", [None, "buffer"])
+def test_a_wished_tile_is_not_overruled(cache, pretend_gpu, out):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    tuned = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune", out=out)
+    assert tuned.kernel == "tiled" and "measured" in tuned.reason
+    # Of `async_copy`, which the plan picks; what was measured has a tile of its own.
+    for tile in (32, 64):
+        plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune", tile=tile, out=out)
+        assert (plan.kernel, plan.tile) == ("async_copy", tile)
+        assert "measured" not in plan.reason
+
+
+def test_devices_do_not_share_choices(cache, pretend_gpu, monkeypatch):
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    monkeypatch.setattr(_autotune, "_device", lambda: "Another GPU")
+    of_the_plan = jt.explain(SHAPE, AXES, "float32", "cuda", kernel="native").kernel
+    assert of_the_plan != "tiled"
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == of_the_plan
+    _autotune.autotune("cuda", SHAPE, AXES, 32)
+    assert len(pretend_gpu) == 2
+    assert jt.explain(SHAPE, AXES, "float32", "cuda", kernel="autotune").kernel == "tiled"
+
+
+def test_permutations_do_not_share_choices(cache, pretend_gpu):
+    """A 3-cycle and its inverse, and the same bytes in another order, are measured each."""
+    for axes in ((2, 0, 3, 1), (1, 3, 0, 2), (3, 1, 0, 2)):
+        _autotune.autotune("cuda", (40, 50, 60, 70), axes, 32)
+    _autotune.autotune("cuda", (40, 50, 70, 60), (2, 0, 3, 1), 32)
+    _autotune.autotune("cuda", (40, 50, 60, 70), (2, 0, 3, 1), 16)
+    assert len(pretend_gpu) == 5
 
 
 def test_a_wished_tile_is_not_measured_for(cpu, cache, monkeypatch):

@@ -57,6 +57,45 @@ def test_wrong_bytes_stop_the_run(quick, cpu, monkeypatch):
         list(small.measure("uint8", [8], "cpu"))
 
 
+# Both signs of every difference: who is ahead must not matter.
+@pytest.mark.parametrize(
+    "auto, xla, spread, why",
+    [
+        *((1.0, 1.04, 0.0, "close"), (1.04, 1.0, 0.0, "close")),
+        *((1.0, 1.06, 0.0, None), (1.06, 1.0, 0.0, None)),
+        *((1.0, 1.5, 0.11, "spread"), (1.5, 1.0, 0.11, "spread")),
+    ],
+)
+def test_programs_in_doubt_are_timed_again(cpu, monkeypatch, auto, xla, spread, why):
+    asked = []
+
+    def interleaved(compiled, arguments, more=1):
+        asked.append(more)
+        times = {"auto": auto, "native": auto, "xla": xla}
+        if more != 1:
+            times = {"auto": 7.0, "native": 7.0, "xla": 5.0}
+        return {name: timing.Timing(times[name], "wall", spread=spread) for name in compiled}
+
+    monkeypatch.setattr(small, "interleaved", interleaved)
+    (record,) = small.measure("uint8", [256], "cpu")
+    assert asked == ([1, 2] * 3 if why else [1] * 3)
+    assert record["retimed"] == (dict.fromkeys(small.PROGRAMS, why) if why else {})
+    ratio = 7 / 5 if why else auto / xla
+    for program in small.PROGRAMS:
+        assert record["auto_over_xla"]["wall"][program] == pytest.approx(ratio, abs=1e-3)
+        if why:
+            first = record["first_wall_us"][program]
+            assert first["auto"] == first["native"]
+            assert first["auto"] / first["xla"] == pytest.approx(auto / xla, abs=1e-3)
+    text = small.retimed([record])
+    assert ("3 of 3 programs" if why else "0 of 3 programs") in text
+
+
+def test_one_program_is_not_compared_with_itself(quick, cpu):
+    (record,) = small.measure("uint8", [8], "cpu")  # which `auto` leaves to XLA
+    assert record["retimed"] == {} and record["first_wall_us"] == {}
+
+
 def test_medians_ignore_a_pause(monkeypatch):
     """A host that stalls now and then, and a program twice as slow as the other."""
     clock = [0.0]
@@ -77,7 +116,8 @@ def test_medians_ignore_a_pause(monkeypatch):
 
     both = {"fast": program("fast", 1e-3), "slow": program("slow", 2e-3)}
     found = small.interleaved(both, [None])
-    assert found == {"fast": pytest.approx(1e-3), "slow": pytest.approx(2e-3)}
+    seconds = {name: timing_.seconds for name, timing_ in found.items()}
+    assert seconds == {"fast": pytest.approx(1e-3), "slow": pytest.approx(2e-3)}
     assert calls["fast"] == calls["slow"] >= small._MIN_SAMPLES
 
 

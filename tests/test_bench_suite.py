@@ -90,10 +90,10 @@ def test_a_time_limit_keeps_what_ran_and_says_how_to_go_on(run, monkeypatch, cap
 def test_a_killed_run_leaves_the_cases_before(run, tmp_path, monkeypatch):
     finish = suite.Runner._finish
 
-    def killed(self, item, timings):
+    def killed(self, item, *timings):
         if item.case.name == "rows":
             raise KeyboardInterrupt
-        finish(self, item, timings)
+        finish(self, item, *timings)
 
     monkeypatch.setattr(suite.Runner, "_finish", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -155,23 +155,84 @@ def test_another_width_is_another_case(run):
     assert compare.compare(one, two)["compared"] == 0
 
 
-def test_a_case_that_looks_slow_is_timed_again(run, monkeypatch):
+def fake_timings(monkeypatch, *turns):
+    """`timing.measure` gives the timings of `turns` by the end of a key; returns what was asked."""
     asked = []
 
     def measure(programs, platform, repeat):
-        asked.append((len(programs), repeat))
+        asked.append((sorted(p.key.split("_")[-1] for p in programs), repeat))
         for program in programs:
             program.run(0)
-        slow = 2e-6 if len(asked) == 1 else 1e-6
-        return {p.key: timing.Timing(slow if "ours" in p.key else 1e-6, "wall") for p in programs}
+        turn = turns[len(asked) - 1]
+        return {p.key: turn.get(p.key.split("_")[-1], timing.Timing(1.0, "wall")) for p in programs}
 
     monkeypatch.setattr(timing, "measure", measure)
-    runner = suite.Runner("cpu", "auto", [], repeat=4)
+    return asked
+
+
+def seconds(ours, jnp, spread=0.0):
+    return {
+        "ours": timing.Timing(ours, "wall", spread=spread),
+        "jnp": timing.Timing(jnp, "wall", spread=spread),
+    }
+
+
+# Every pair with its mirror image: who is ahead must not matter.
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize(
+    "pair, spread, why",
+    [
+        ((1.0, 1.04), 0.0, "close"),
+        ((1.0, 1.0), 0.0, "close"),
+        ((1.0, 1.06), 0.0, None),
+        ((1.0, 1.5), 0.0, None),
+        ((1.0, 1.5), 0.09, None),
+        ((1.0, 1.5), 0.11, "spread"),
+    ],
+)
+def test_cases_in_doubt_are_timed_again_whoever_is_ahead(monkeypatch, swap, pair, spread, why):
+    ours, jnp = reversed(pair) if swap else pair
+    asked = fake_timings(monkeypatch, seconds(ours, jnp, spread), seconds(3.0, 2.0))
+    runner = suite.Runner("cpu", "native", [], repeat=4)
     (record,) = runner.run([Case("a", (64, 64), (1, 0), "float32")], lambda record: None)
-    assert asked == [(3, 4), (2, 8)]
-    assert record["remeasured"] and record["ratio"]["jnp"] == 1
-    (record,) = runner.run([Case("b", (64, 64), (1, 0), "float32")], lambda record: None)
-    assert "remeasured" not in record and len(asked) == 3
+    everything = ["copy", "jnp", "ours"]
+    assert asked == [(everything, 4), (everything, 8)][: 2 if why else 1]
+    assert record.get("retimed") == why
+    if why:
+        assert record["first_us"] == {"ours": ours * 1e6, "jnp": jnp * 1e6, "copy": 1e6}
+        assert (record["us"]["ours"], record["us"]["jnp"]) == (3e6, 2e6)
+        assert record["ratio"]["jnp"] == pytest.approx(2 / 3, abs=1e-4)
+    else:
+        assert "first_us" not in record
+        assert record["ratio"]["jnp"] == pytest.approx(jnp / ours, rel=1e-3)
+
+
+def test_a_report_says_what_was_timed_twice(run, monkeypatch, capsys):
+    fake_timings(monkeypatch, seconds(1.0, 2.0), seconds(1.0, 1.0), seconds(2.0, 1.0), {}, {})
+    status, document = run("--suite", "tiny", "--kernel", "native", "--repeat", "1")
+    assert status == 0 and document["summary"]["retimed"] == ["batched", "rows"]
+    text = " ".join(capsys.readouterr().out.split())
+    # The first is clear. The second ties, then is half as fast; the third ties twice.
+    assert "(ours and jnp.transpose within 5% of each other, or quartiles more" in text
+    assert "2 of 3 cases; their ours/jnp by the first timing: 1.000 (geomean)" in text
+    assert "by the second: 0.707" in text
+
+
+def test_spread_is_that_of_the_samples(monkeypatch):
+    """One program's calls take 1 and 2 ms in turns, the other's 1 ms."""
+    clock, calls = [0.0], {"even": 0, "uneven": 0}
+    monkeypatch.setattr(timing, "time", types.SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    def program(name):
+        def call(_):
+            calls[name] += 1
+            clock[0] += 2e-3 if name == "uneven" and calls[name] % 2 else 1e-3
+
+        return timing.Program(name, call, wait=lambda out: out)
+
+    found = timing.measure_cpu([program("even"), program("uneven")], 8)
+    assert found["even"].spread == pytest.approx(0, abs=1e-9)
+    assert found["uneven"].spread == pytest.approx(1 / 1.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int4", "bfloat16", "float32", "complex64"])

@@ -208,6 +208,23 @@ def test_kept_runs(run):
         move((6, 4, run), (1, 0, 2), 4, large=large)
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_strides_that_equal_other_extents(width):
+    """What one dimension steps over is as long as another: a plan must not take one for the other.
+
+    In (4, 16, 64) the last axis has as many elements as lie between those of the first's output.
+    """
+    for few, middle in itertools.product((2, 3, 4, 8), (2, 16, 21, 64)):
+        many = few * middle
+        for shape in ((few, middle, many), (many, middle, few), (middle, few, many)):
+            for axes in itertools.permutations(range(3)):
+                for large in (False, True):
+                    move(shape, axes, width, large=large, shift=(1, 0))
+        for axes in ((3, 2, 1, 0), (2, 3, 1, 0), (3, 0, 2, 1), (1, 3, 0, 2), (2, 0, 3, 1)):
+            move((few, middle, 2, 2 * many // few), axes, width)
+            move((few, 2, middle, 2 * middle), axes, width, large=True)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_sides_in_place(width, threads):

@@ -101,7 +101,10 @@ def test_programs_for_a_mesh_hold_no_call_of_ours():
     """A saved program cannot hold the Python functions that the partitioner calls."""
     mesh = device_mesh((8,))
     sharded = put(small_values((16, 8, 3), "float32"), mesh, P("x"))
-    program = export.export(jax.jit(native))(sharded)  # no check needs disabling
+    with pytest.raises(ValueError, match=r"'native'.*jax\.export for several devices.*'auto'"):
+        export.export(jax.jit(native))(sharded)
+    auto = jax.jit(functools.partial(jt.transpose, axes=(2, 0, 1)))
+    program = export.export(auto)(sharded)  # no check needs disabling
     assert program.nr_devices == 8 and CALL not in program.mlir_module()
     out = jax.jit(export.deserialize(program.serialize()).call)(sharded)
     assert_same_bits(out, np.asarray(sharded).transpose(2, 0, 1))

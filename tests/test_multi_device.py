@@ -61,12 +61,22 @@ def test_shard_map_runs_our_kernel_on_blocks():
 def test_partly_manual_shard_map(shape, ours):
     """XLA's transpose where it will split the body further, our kernel where it cannot."""
     mesh = device_mesh(shape)
-    x = small_values((8, 6, 4), "float32")
-    f = functools.partial(native, axes=(2, 0, 1))
-    run = jax.jit(shard_map(f, mesh, P("x"), P(None, "x"), manual=["x"]))
+    x = small_values((8, 600, 400), "float32")
     sharded = put(x, mesh, P("x", "y"))
+
+    def program(kernel):
+        f = functools.partial(jt.transpose, axes=(2, 0, 1), kernel=kernel)
+        return jax.jit(shard_map(f, mesh, P("x"), P(None, "x"), manual=["x"]))
+
+    run = program("auto")
     assert_same_bits(run(sharded), x.transpose(2, 0, 1))
     assert run.lower(sharded).compile().as_text().count(CALL) == ours
+    for kernel in ("native", "blocked"):
+        if ours:
+            assert program(kernel).lower(sharded).compile().as_text().count(CALL) == 1
+        else:
+            with pytest.raises(ValueError, match=rf"kernel='{kernel}'.*shard_map.*'auto', 'xla'"):
+                program(kernel).lower(sharded)
 
 
 def test_pmap():

@@ -189,7 +189,9 @@ def test_derivatives(platform_device):
     _, vjp = jax.vjp(lambda x: jt.transpose(x, out=buffer(), kernel="native"), x)
     assert_same_bits(vjp(weights)[0], weights.T)
     hessian = jax.jit(jax.hessian(lambda x: (jt.transpose(x, out=buffer()) ** 3).sum()))(x)
-    assert hessian.shape == (3, 4, 3, 4)
+    np.testing.assert_array_equal(
+        np.reshape(hessian, (12, 12)), np.diag(6 * np.asarray(x).reshape(-1))
+    )
     transposed = jax.linear_transpose(lambda x: jt.transpose(x, out=buffer()), x)
     assert_same_bits(jax.jit(transposed)(weights)[0], weights.T)
     rematerialized = jax.jit(jax.grad(jax.checkpoint(f)))(x, buffer())
@@ -476,9 +478,8 @@ def test_a_buffer_that_is_the_operands():
         lambda: jt.transpose(x, (0, 2, 1), out=alias),
         lambda: f(x, alias),
         lambda: f(x, x),
-        lambda: jax.vjp(lambda x: jt.transpose(x, (0, 2, 1), out=alias), x),
     ):
-        with pytest.raises(ValueError, match=r"buffer of x.*out=x"):
+        with pytest.raises(ValueError, match=r"buffer of the operand.*as out"):
             call()
     assert not x.is_deleted()
     assert_same_bits(jt.transpose(x, (0, 2, 1), out=x), np.ones((3, 8, 8), np.float32))
@@ -486,7 +487,7 @@ def test_a_buffer_that_is_the_operands():
 
 def test_shards_that_are_the_operands():
     x = put(jnp.ones((8, 16, 16)), device_mesh((8,)), P("x"))
-    with pytest.raises(ValueError, match="buffer of x"):
+    with pytest.raises(ValueError, match="buffer of the operand"):
         jt.transpose(x, (0, 2, 1), out=aliased(x))
 
 

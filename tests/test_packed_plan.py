@@ -53,6 +53,8 @@ def check(shape, axes, width, kernel, offsets=(0, 0)):
     source[:] = x
     kind = _cpu._emulate_cuda(source, target, list(shape), list(axes), width, kernel)
     if kind == "copy":
+        # One copy of all bytes, which is not emulated, is right only where they keep their order.
+        np.testing.assert_array_equal(x, want)
         return kind
     assert kind in ("packed", "rows"), f"{kind} moves {shape} {axes}"
     np.testing.assert_array_equal(target, want)
@@ -64,27 +66,31 @@ def check(shape, axes, width, kernel, offsets=(0, 0)):
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("shape, axes", SHAPES)
 def test_every_element_arrives(shape, axes, width):
-    assert check(shape, axes, width, "packed") in ("packed", "copy")
+    assert check(shape, axes, width, "packed") == "packed"
 
 
 @pytest.mark.parametrize("width", WIDTHS[:-1])
 @pytest.mark.parametrize("offsets", [(1, 0), (0, 1), (3, 1)])
 def test_buffers_that_begin_anywhere(width, offsets):
     for shape, axes in SHAPES:
-        check(shape, axes, width, "packed", tuple(width * n for n in offsets))
+        assert check(shape, axes, width, "packed", tuple(width * n for n in offsets)) == "packed"
 
 
 @pytest.mark.parametrize("kernel", ["packed", "rows"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_random_permutations(width, kernel):
     rng = np.random.default_rng(width)
+    kinds = []
     for _ in range(40):
         rank = int(rng.integers(2, 7))
         shape = [int(side) for side in rng.choice(SIDES, rank)]
         while math.prod(shape) > 40_000:
             longest = shape.index(max(shape))
             shape[longest] = (shape[longest] + 1) // 2
-        check(tuple(shape), tuple(int(a) for a in rng.permutation(rank)), width, kernel)
+        axes = tuple(int(a) for a in rng.permutation(rank))
+        kinds.append(check(tuple(shape), axes, width, kernel))
+    # `rows` moves what keeps its minor dimension; few permutations keep all.
+    assert kinds.count("copy") < 12 and kernel in kinds
 
 
 @pytest.mark.parametrize("width", WIDTHS)

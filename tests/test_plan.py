@@ -13,6 +13,7 @@ import pytest
 from built import needs_cuda_module, planned_platforms
 
 import jax_transpose as jt
+from jax_transpose import _cpu
 
 WIDTHS = {"uint8": 1, "bfloat16": 2, "float32": 4, "float64": 8, "complex128": 16}
 
@@ -127,10 +128,72 @@ def test_grids_of_huge_operands_do_not_wrap(kind):
     assert 1 <= skinny.grid < 1 << 31
 
 
-def test_the_plan_itself_lives_in_the_extension_module():
-    import jax_transpose._cpu
+REASONS = {
+    "cpu": [
+        ((7, 5, 64), (1, 0, 2), "native", "rows", "the minor dimension is kept: runs are copied"),
+        ((1000, 3), (1, 0), "native", "interleave", "a side of a few adjacent elements"),
+        ((3, 1000), (1, 0), "native", "interleave", "a side of a few adjacent elements"),
+        ((99, 7, 5), (0, 2, 1), "native", "tiny", "a batch of small matrices"),
+        ((100, 200), (1, 0), "native", "blocked", "exchanged: cache-blocked tiles"),
+        ((30, 40, 50), (2, 1, 0), "native", "blocked", "exchanged: cache-blocked tiles"),
+        ((9, 8, 7), (2, 1, 0), "blocked", "blocked", "asked for by name"),
+        ((9, 8, 7), (2, 1, 0), "rows", "naive", "asked for 'rows', but the minor dimension moves"),
+        ((100, 200), (1, 0), "interleave", "blocked", "asked for 'interleave', but no side is"),
+        ((0, 5), (1, 0), "native", "copy", "no elements"),
+        ((1, 5), (1, 0), "native", "copy", "keeps the order"),
+    ],
+    "cuda": [
+        ((7, 5, 64), (1, 0, 2), "native", "rows", "the minor dimension is kept: its runs are"),
+        ((7, 5, 3), (1, 0, 2), "native", "packed", "the minor dimension is kept but short"),
+        ((4096, 2048), (1, 0), "native", "async_copy", "asynchronous 16-byte copies"),
+        ((8191, 4095), (1, 0), "native", "shifted", "rows are not on 32-byte boundaries"),
+        ((1000, 3), (1, 0), "native", "packed", "minor dimensions are exchanged and short"),
+        ((9, 8, 7), (2, 1, 0), "tiled", "tiled", "asked for by name"),
+        ((9, 8, 7), (2, 1, 0), "rows", "packed", "asked for 'rows', but the minor dimension moves"),
+        ((7, 5, 64), (1, 0, 2), "shifted", "vectorized", "asked for 'shifted', but there are no"),
+        ((1, 5), (1, 0), "native", "copy", "keeps the order"),
+    ],
+}
 
-    assert callable(jax_transpose._cpu.plan)
+
+@pytest.mark.parametrize(
+    "platform, shape, axes, asked, kernel, reason",
+    [(platform, *case) for platform, cases in REASONS.items() for case in cases],
+)
+def test_the_reason_is_that_of_the_case(platform, shape, axes, asked, kernel, reason):
+    plan = _cpu.plan(platform, shape, axes, 4, asked, 0)
+    assert plan["kernel"] == kernel and reason in plan["reason"]
+    others = {case[4] for case in REASONS[platform]} - {reason}
+    assert not any(other in plan["reason"] for other in others)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@hypothesis.settings(max_examples=200)
+@hypothesis.given(case=permutations(max_side=40), width=st.sampled_from([1, 2, 4, 8, 16]))
+def test_reasons_tell_kept_from_exchanged_dimensions(platform, case, width):
+    shape, axes = case
+    plan = _cpu.plan(platform, shape, axes, width, "native", 0)
+    moved = [axis for axis in axes if shape[axis] != 1]
+    if moved == sorted(moved):
+        assert "keeps the order" in plan["reason"]
+    else:
+        # A short kept run is part of a wider element: the canonical form then exchanges.
+        kept = plan["canonical_axes"][-1] == len(plan["canonical_axes"]) - 1
+        assert kept <= (moved[-1] == max(moved))
+        assert ("minor dimension is kept" in plan["reason"]) == kept
+        assert ("exchanged" in plan["reason"]) <= (not kept)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@pytest.mark.parametrize("shape, axes", [((16, 31), (1, 0)), ((7, 5, 9), (1, 2, 0))])
+def test_auto_says_why_it_leaves_small_arrays(platform, shape, axes):
+    """Below the crossover its reason is that; above, the plan's own. Both from one place."""
+    for scale in (1, 1 << 16):
+        grown = (scale * shape[0], *shape[1:])
+        plan = _cpu.plan(platform, grown, axes, 1, "native", 0)
+        crossover = "smaller than the platform's measured crossover" in plan["auto_reason"]
+        assert crossover == (scale == 1)
+        assert plan["prefer_xla"] == (plan["auto_reason"] not in plan["reason"])
 
 
 @needs_cuda_module
@@ -142,7 +205,7 @@ def test_predictions_lie_between_a_copy_and_forty_copies(kind, width):
     plan = plan_of(shape, axes, dtype, "cuda", kind)
     copy_us = plan.bytes_moved / 4.25e6  # 4.25 TB/s
     assert copy_us < plan.predicted_us < 40 * copy_us + 5
-    assert plan.predicted_on
+    assert "H200" in plan.predicted_on
 
 
 @pytest.mark.parametrize(

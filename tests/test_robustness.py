@@ -3,6 +3,7 @@
 import concurrent.futures
 import functools
 import gc
+import importlib.util
 import sys
 
 import jax
@@ -61,18 +62,23 @@ IMPORT_ORDERS = {
         assert good == [True, True]
     """,
     "deleted while its executable lives": """
-        import gc, sys
+        import gc, sys, weakref
         import jax
         import jax_transpose as jt
         x = jax.numpy.asarray(X)
         f = jax.jit(lambda x: jt.transpose(x, kernel="native")).lower(x).compile()
         f(x)
+        package = weakref.ref(jt)
         for name in [m for m in sys.modules if m.startswith("jax_transpose")]:
             del sys.modules[name]
         del jt
         for _ in range(20):
             gc.collect()
             assert (np.asarray(f(x)) == X.T).all()
+        assert package() is None  # or nothing was deleted
+        import jax_transpose as jt  # registers its handlers a second time
+        assert (np.asarray(jt.transpose(x, kernel="native")) == X.T).all()
+        assert (np.asarray(f(x)) == X.T).all()
     """,
 }
 
@@ -93,10 +99,16 @@ def test_without_a_gpu_the_cpu_works_and_status_says_why(environment):
         assert (np.asarray(jt.transpose(X, kernel="native")) == X.T).all()
         assert not jt.status("cuda") and jt.status("cpu")
         print(jt.status("cuda").reason)
+        plan = jt.explain((8192, 4096), platform="cuda")
+        print(plan.implementation)
         """,
         **environment,
     )
-    assert len(out.strip()) > 10
+    reason, implementation = out.strip().splitlines()
+    built = importlib.util.find_spec("jax_transpose._cuda") is not None
+    assert ("CUDA device" if built else "built without CUDA") in reason
+    # Lowering for a GPU needs none.
+    assert implementation == ("native" if built else "xla")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
@@ -153,13 +165,29 @@ def test_sixteen_threads(platform_device):
         assert all(pool.map(work, range(16)))
 
 
-def test_garbage_collection_between_calls(platform_device):
-    x = small_values((64, 48), "float32")
-    f, operand = jax.jit(native), platform_device.put(x)
-    for _ in range(8):
+@pytest.mark.parametrize("out", [False, True])
+def test_nothing_is_kept_of_arrays_and_programs(platform_device, out):
+    """Neither a call nor its error keeps an array alive; programs may go while results live."""
+    host = small_values((64, 48), "float32")
+
+    def once(i):
+        x = platform_device.put(host + i)
+        buffer = platform_device.put(jax.numpy.full((48, 64), 7.0)) if out else None
+        results = [native(x, out=buffer), jax.jit(native)(x)]
+        with pytest.raises(ValueError, match=r"out|axes"):
+            native(x, **({"out": results[0].T} if out else {"axes": (0, 0)}))
+        jax.clear_caches()
         gc.collect()
-        assert_same_bits(f(operand), x.T)
-        assert_same_bits(native(operand), x.T)
+        for result in results:
+            assert_same_bits(result, (host + i).T)
+
+    once(0)
+    gc.collect()
+    before = len(jax.live_arrays(platform_device.device.platform))
+    for i in range(1, 5):
+        once(i)
+    gc.collect()
+    assert len(jax.live_arrays(platform_device.device.platform)) == before
 
 
 @pytest.mark.gpu

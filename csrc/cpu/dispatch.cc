@@ -2,22 +2,12 @@
 
 #include <cstdlib>
 
+#include "cpu/instruction_sets.h"
+
 namespace jax_transpose::cpu {
 namespace {
 
-std::vector<const KernelTable*> Supported() {
-#if defined(__x86_64__)
-  std::vector<const KernelTable*> tables = {&sse2::kTable};
-  if (__builtin_cpu_supports("avx2")) tables.push_back(&avx2::kTable);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl")) {
-    tables.push_back(&avx512::kTable);
-  }
-  return tables;
-#else
-  return {&generic::kTable};
-#endif
-}
+std::vector<const KernelTable*> Supported() { return TablesFor(DetectFeatures()); }
 
 struct Choice {
   const KernelTable* table;

@@ -20,7 +20,11 @@ void Interleave(const Word* __restrict in, ptrdiff_t pitch, Word* __restrict out
 template <class Word, int kSide>
 void Deinterleave(const Word* __restrict in, Word* __restrict out, ptrdiff_t pitch, int64_t count) {
   if constexpr (kSide == 2 || kSide == 3 || kSide == 4 || kSide == 8) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
     for (int64_t i = 0; i < count; ++i) {
 #pragma GCC unroll 8
       for (int s = 0; s < kSide; ++s) out[s * pitch + i] = in[i * kSide + s];

@@ -91,9 +91,31 @@ JT_INLINE void StoreStreaming(char* at, Vector<kWidth, kCount> value) {
   Store<kWidth, kCount>(at, value);
 }
 
-template <class Half, size_t... kIndex>
-JT_INLINE auto Join(Half low, Half high, std::index_sequence<kIndex...>) {
+// GCC before 12 lacks __builtin_shufflevector, the one form that Clang knows.
+#if defined(__clang__) || __GNUC__ >= 12
+#define JT_SHUFFLEVECTOR 1
+#endif
+
+template <class Whole, class Half, size_t... kIndex>
+JT_INLINE Whole Join(Half low, Half high, std::index_sequence<kIndex...>) {
+#if JT_SHUFFLEVECTOR
   return __builtin_shufflevector(low, high, static_cast<int>(kIndex)...);
+#else
+  Whole whole;
+  __builtin_memcpy(&whole, &low, sizeof(Half));
+  __builtin_memcpy(reinterpret_cast<char*>(&whole) + sizeof(Half), &high, sizeof(Half));
+  return whole;
+#endif
+}
+
+// Word kIndex of `a` followed by `b`, for every word of the result.
+template <size_t... kIndex, class V>
+JT_INLINE V Shuffle(V a, V b) {
+#if JT_SHUFFLEVECTOR
+  return __builtin_shufflevector(a, b, static_cast<int>(kIndex)...);
+#else
+  return __builtin_shuffle(a, b, V{kIndex...});
+#endif
 }
 
 // kCount lanes read `step` bytes apart.
@@ -102,9 +124,10 @@ JT_INLINE Vector<kWidth, kCount> LoadLanes(const char* at, ptrdiff_t step) {
   if constexpr (kCount == 1) {
     return Load<kWidth, 1>(at);
   } else {
-    return Join(LoadLanes<kWidth, kCount / 2>(at, step),
-                LoadLanes<kWidth, kCount / 2>(at + step * (kCount / 2), step),
-                std::make_index_sequence<VectorOf<kWidth, kCount>::kWords>());
+    return Join<Vector<kWidth, kCount>>(
+        LoadLanes<kWidth, kCount / 2>(at, step),
+        LoadLanes<kWidth, kCount / 2>(at + step * (kCount / 2), step),
+        std::make_index_sequence<VectorOf<kWidth, kCount>::kWords>());
   }
 }
 
@@ -113,9 +136,8 @@ template <bool kHigh, class V, size_t... kIndex>
 JT_INLINE V Zip(V a, V b, std::index_sequence<kIndex...>) {
   constexpr size_t words = sizeof...(kIndex), lane = 16 * words / sizeof(V);
   constexpr size_t half = kHigh ? lane / 2 : 0;
-  return __builtin_shufflevector(a, b,
-                                 static_cast<int>(kIndex / lane * lane + half + kIndex % lane / 2 +
-                                                  (kIndex % 2 ? words : 0))...);
+  return Shuffle<(kIndex / lane * lane + half + kIndex % lane / 2 + (kIndex % 2 ? words : 0))...>(
+      a, b);
 }
 
 // Transposes, in every lane, the square matrix whose row i is that lane of x[i]. One round is a

@@ -19,8 +19,7 @@ constexpr int kPadTrials = 12, kPairTrials = 8;  // of an order: they bound the 
 class Layouter {
  public:
   Layouter(const Permutation& p, const Strides& strides, const TileSet& set, PackedLaunch* launch)
-      : p_(p),
-        strides_(strides),
+      : strides_(strides),
         set_(set),
         launch_(launch),
         width_(p.element_bytes),
@@ -312,7 +311,6 @@ class Layouter {
     return grid.in_items < 65536 && grid.out_items < 65536;
   }
 
-  const Permutation& p_;
   const Strides& strides_;
   const TileSet& set_;
   PackedLaunch* const launch_;

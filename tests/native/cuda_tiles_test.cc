@@ -74,8 +74,9 @@ class Tester {
  public:
   explicit Tester(uint64_t seed) : random_(seed) {}
 
-  // `shift`: bytes that the arrays lie off a 64-byte boundary.
-  void Check(const Case& c, Kind kind, int64_t shift) {
+  // `shift`: bytes that the arrays lie off a 64-byte boundary. `matrices_first`: the order of the
+  // blocks that the plan takes for large arrays.
+  void Check(const Case& c, Kind kind, int64_t shift, bool matrices_first = false) {
     Buffer in(c.bytes(), shift), out(c.bytes(), shift);
     const std::vector<uint8_t> source = RandomBytes(random_, c.bytes());
     std::copy(source.begin(), source.end(), in.data());
@@ -90,6 +91,7 @@ class Tester {
       ++wrong_;
       return;
     }
+    plan.matrices_first = matrices_first;
     Between(random_, 0, 1) ? RunWidth<uint32_t>(plan, in.data(), out.data())
                            : RunWidth<uint64_t>(plan, in.data(), out.data());
     ++count_;
@@ -159,6 +161,11 @@ int Main(int64_t cases, uint64_t seed) {
     tester.Check({{kSubByteRows + 128, 2 * SubByteCols(bits) - 128}, {1, 0}, bits}, Kind::kSubByte,
                  0);
     tester.Check({{7, 5, 11}, {2, 0, 1}, bits}, Kind::kSubByte, 1);
+  }
+  // As many matrices as neither side has tiles, by a permutation that is not its own inverse.
+  for (const bool first : {false, true}) {
+    tester.Check({{3, 2, 40, 5 * 16}, {3, 1, 0, 2}, 64}, Kind::kAsyncCopy, 0, first);
+    tester.Check({{4, 24, 5 * 8}, {0, 2, 1}, 128}, Kind::kAsyncCopy, 0, first);
   }
   return tester.Report(cases);
 }
