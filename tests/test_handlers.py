@@ -151,9 +151,10 @@ def test_memory_that_runs_out_while_planning_is_an_error(platform_device):
     module = importlib.import_module(
         {"cpu": "jax_transpose._cpu", "cuda": "jax_transpose._cuda"}[platform_device.name]
     )
-    x = random_bits((5, 7, 11), "float32")
-    result = struct((11, 5, 7), "float32")
-    for given in (None, jnp.zeros(result.shape, result.dtype)):
+    for extent, into in ((11, False), (13, True)):  # a plan each, as plans are remembered
+        x = random_bits((5, 7, extent), "float32")
+        result = struct((extent, 5, 7), "float32")
+        given = jnp.zeros(result.shape, result.dtype) if into else None
         module._force_planning_failure(True)
         try:
             with pytest.raises(Exception, match=r"RESOURCE_EXHAUSTED.*out of host"):
