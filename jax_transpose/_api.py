@@ -97,10 +97,10 @@ def _as_array(x, name: str) -> jax.Array:
 def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out) -> jax.Array:
     if out is not None:
         check_out(out, x, permutation)
-    if is_key(x.dtype):
+    if is_key(x.dtype) and out is not None:  # their buffers can only be given away as data
         data = jax.random.key_data(x)
         trailing = tuple(range(x.ndim, data.ndim))
-        buffer = data if out is x else None if out is None else jax.random.key_data(out)
+        buffer = data if out is x else jax.random.key_data(out)
         moved = _permute(data, permutation + trailing, kernel, tile, buffer)
         return jax.random.wrap_key_data(moved, impl=jax.random.key_impl(x))
     tile = check_options(kernel, tile, *stored(x.shape, permutation, x.dtype))

@@ -41,6 +41,9 @@ class _Loader(importlib.abc.Loader):
     def __init__(self, loader):
         self._loader = loader
 
+    def __getattr__(self, name):  # what else is asked of a loader, such as its source
+        return getattr(self._loader, name)
+
     def create_module(self, spec):
         return self._loader.create_module(spec)
 

@@ -123,6 +123,19 @@ def test_the_primitive_takes_keys(impl, kernel):
     assert_same_bits(jax.random.key_data(batched), data.transpose(1, 2, 0, 3))
 
 
+@KERNELS
+def test_keys_used_twice_are_found(kernel):
+    """As with `jnp.transpose`, which counts as the one use of its keys."""
+
+    def reuse(transpose, keys):
+        return transpose(keys), jax.vmap(jax.vmap(jax.random.uniform))(keys)
+
+    for transpose in (jnp.transpose, functools.partial(jt.transpose, kernel=kernel)):
+        keys = jax.random.split(jax.random.key(3), 6).reshape(2, 3)
+        with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
+            jax.jit(functools.partial(reuse, transpose))(keys)
+
+
 @pytest.mark.parametrize("explicit", [False, True])
 def test_split_arrays_of_extended_dtypes(explicit):
     mesh = device_mesh((2, 4), explicit=explicit)

@@ -124,9 +124,11 @@ def test_programs_traced_before_the_part_was_loaded(part):
 
 def test_modules_are_loaded_as_without_us():
     run_python("""
-        import inspect, sys, jax, jax_transpose
+        import importlib, inspect, sys, jax, jax_transpose
         from jax_transpose import _imports
         waiting = set(_imports._waiting)
+        found = importlib.util.find_spec("jax.experimental.sparse.transform")
+        assert "sparse_rules_bcoo" in found.loader.get_source(found.name)
         from jax.experimental import sparse, pallas
         from jax._src.pallas.mosaic import lowering
         assert "jax._src.pallas.mosaic.lowering" in waiting
