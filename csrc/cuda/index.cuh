@@ -49,6 +49,7 @@ struct Divider<uint64_t> {
 // `matrices_first`, one tile of all matrices after the other.
 template <class Index>
 struct TileGrid {
+  int64_t in_bytes;
   Index rows, cols;
   Index in_row_stride, in_col_stride, out_row_stride, out_col_stride;
   bool matrices_first;

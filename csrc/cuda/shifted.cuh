@@ -58,12 +58,12 @@ __device__ __forceinline__ void TransposeWords(uint32_t (&w)[2]) {
 __device__ __forceinline__ void TransposeWords(uint32_t (&)[1]) {}
 
 // Copies the tile's rows: aligned 16-byte units from the one that holds the row's first byte on.
-// kInterior: every row exists, goes on for a whole window, and is not the first one of an `array`
-// that starts within a unit.
+// kInterior: every row exists, goes on for a whole window, and is not the first one of an array
+// that starts within a unit. The array lies from `begin` to `end`.
 template <class Tile, bool kInterior>
-__device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* array, const uint8_t* in,
-                                            int64_t row0, int64_t rows, int64_t pitch_bytes,
-                                            int col_bytes) {
+__device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* begin, const uint8_t* end,
+                                            const uint8_t* in, int64_t row0, int64_t rows,
+                                            int64_t pitch_bytes, int col_bytes) {
   constexpr int kStride = Tile::kThreads / Tile::kUnits;
   constexpr int kRounds = Tile::kRows / kStride;
   static_assert(kRounds * kStride == Tile::kRows, "whole rounds of rows");
@@ -82,10 +82,11 @@ __device__ __forceinline__ void LoadShifted(uint4* tile, const uint8_t* array, c
     } else {
       const int needed = col_bytes + skew - lane * 16;
       if (row0 + r >= 0 && row0 + r < rows && needed > 0) {
-        if (source >= array) {
+        if (source >= begin && source + 16 <= end) {
           CopyAsync(target, source, min(needed, 16));
-        } else {  // what lies before the array is not ours to read
-          for (int b = skew; b < min(needed, 16); ++b) {
+        } else {  // what lies around the array is not ours to read
+#pragma unroll 1
+          for (int b = source < begin ? skew : 0; b < min(needed, 16); ++b) {
             reinterpret_cast<uint8_t*>(target)[b] = source[b];
           }
         }
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(kShiftedThreads, sizeof(Index) == 4 ? 4 : 2)
   const int cols = static_cast<int>(min(left, static_cast<Index>(grid.tile_cols)));
   const int64_t in_pitch = static_cast<int64_t>(grid.in_row_stride) * kBytes;
   const int64_t out_pitch = static_cast<int64_t>(grid.out_col_stride) * kBytes;
-  const uint8_t* array = in;
+  const uint8_t *begin = in, *end = in + grid.in_bytes;
   in += static_cast<int64_t>(origin.in + origin.col) * kBytes;
   out += (static_cast<int64_t>(origin.out) +
           static_cast<int64_t>(origin.col) * grid.out_col_stride + row0) *
@@ -251,9 +252,9 @@ __global__ void __launch_bounds__(kShiftedThreads, sizeof(Index) == 4 ? 4 : 2)
   const bool whole_rows = row0 >= 0 && row0 + Tile::kRows <= rows;
   const bool whole = whole_rows && left >= Tile::kWindow / kBytes;
   if (whole) {
-    LoadShifted<Tile, true>(tile, array, in, row0, rows, in_pitch, cols * kBytes);
+    LoadShifted<Tile, true>(tile, begin, end, in, row0, rows, in_pitch, cols * kBytes);
   } else {
-    LoadShifted<Tile, false>(tile, array, in, row0, rows, in_pitch, cols * kBytes);
+    LoadShifted<Tile, false>(tile, begin, end, in, row0, rows, in_pitch, cols * kBytes);
   }
   WaitForCopies();
   __syncthreads();

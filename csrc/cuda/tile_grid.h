@@ -11,6 +11,7 @@ TileGrid<Index> MakeTileGrid(const Plan& plan) {
   const TilePair pair = TiledPair(p);
   const Strides s = ComputeStrides(p);
   TileGrid<Index> grid;
+  grid.in_bytes = p.bytes();
   grid.rows = p.extent[pair.row_dim];
   grid.cols = p.extent[pair.col_dim];
   grid.in_row_stride = s.in[pair.row_dim];
