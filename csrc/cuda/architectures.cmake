@@ -5,23 +5,6 @@
 #   TOOLKIT: version of the CUDA toolkit.
 # Reads CMAKE_CUDA_ARCHITECTURES_NATIVE, _ALL and _ALL_MAJOR, which CMake sets with the language.
 
-set(JAX_TRANSPOSE_ARCHITECTURE_WORDS "^(native|all|all-major)$")
-
-# An error where REQUESTED names an architecture that the kernels cannot be compiled for.
-function(jax_transpose_check_architectures requested)
-  if(requested MATCHES "${JAX_TRANSPOSE_ARCHITECTURE_WORDS}")
-    return()
-  endif()
-  foreach(architecture IN LISTS requested)
-    if(NOT architecture MATCHES "^([0-9]+)[af]?(-real|-virtual)?$" OR CMAKE_MATCH_1 LESS 80)
-      message(FATAL_ERROR
-        "CUDA architecture '${architecture}' (of '${requested}'): the kernels need compute "
-        "capability 8.0 or newer; allowed: native, all, all-major, or numbers such as 80-real, 90 "
-        "or 120, joined by semicolons")
-    endif()
-  endforeach()
-endfunction()
-
 function(jax_transpose_cuda_architectures result requested toolkit)
   if("${requested}" STREQUAL "")
     # Machine code for each family, and PTX for what lies between (90) and after (the newest).
@@ -29,7 +12,7 @@ function(jax_transpose_cuda_architectures result requested toolkit)
     if(toolkit VERSION_GREATER_EQUAL 12.8)
       set(requested 80-real 90 100-real 120)
     endif()
-  elseif(requested MATCHES "${JAX_TRANSPOSE_ARCHITECTURE_WORDS}")
+  elseif(requested MATCHES "^(native|all|all-major)$")
     string(TOUPPER "${requested}" kind)
     string(REPLACE "-" "_" kind "${kind}")
     set(named ${CMAKE_CUDA_ARCHITECTURES_${kind}})
@@ -44,6 +27,13 @@ function(jax_transpose_cuda_architectures result requested toolkit)
     endif()
     set(requested ${named})
   endif()
-  jax_transpose_check_architectures("${requested}")
+  foreach(architecture IN LISTS requested)
+    if(NOT architecture MATCHES "^([0-9]+)[af]?(-real|-virtual)?$" OR CMAKE_MATCH_1 LESS 80)
+      message(FATAL_ERROR
+        "CUDA architecture '${architecture}' (of '${requested}'): the kernels need compute "
+        "capability 8.0 or newer; allowed: native, all, all-major, or numbers such as 80-real, 90 "
+        "or 120, joined by semicolons")
+    endif()
+  endforeach()
   set(${result} "${requested}" PARENT_SCOPE)
 endfunction()
