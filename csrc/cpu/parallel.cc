@@ -68,7 +68,9 @@ void ParallelFor(int64_t chunks, int64_t helpers, const Schedule& schedule,
   }
   loop->Work();
   loop->Wait();
-  if (loop->error != nullptr) std::rethrow_exception(loop->error);
+  // Taken out of the loop, which a late helper may be the last to own.
+  const std::exception_ptr error = std::exchange(loop->error, nullptr);
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace jax_transpose::cpu
