@@ -1,4 +1,4 @@
-# Shared by .ci/run and .ci/compat: finding or installing what they need. Source it.
+# Shared by the scripts of .ci: finding or installing what they need. Source it.
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off PIP_ROOT_USER_ACTION=ignore
 export PYTHONDONTWRITEBYTECODE=1

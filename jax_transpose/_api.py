@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Iterable, Sequence
 
@@ -19,7 +20,7 @@ from jax_transpose._decide import (
     refusal,
     sub_byte_message,
 )
-from jax_transpose._dtypes import element_bits, has_kernels, is_key, stored
+from jax_transpose._dtypes import element_bits, has_kernels, is_float0, is_key, stored
 from jax_transpose._out import check_out, write_in_place, write_into
 from jax_transpose._primitive import transpose_p
 
@@ -94,6 +95,13 @@ def _as_array(x, name: str) -> jax.Array:
     raise TypeError(f"{name}={x!r} of type {type(x).__name__}: allowed are arrays and scalars")
 
 
+def _measuring_on(array, kernel: str):
+    """The context of an eager call: what "autotune" measures on is the array's device."""
+    if kernel != "autotune" or isinstance(array, jax.core.Tracer) or is_float0(array.dtype):
+        return contextlib.nullcontext()
+    return jax.default_device(array.addressable_shards[0].device)
+
+
 def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out) -> jax.Array:
     if out is not None:
         check_out(out, x, permutation)
@@ -107,15 +115,14 @@ def _permute(x, permutation: tuple[int, ...], kernel: str, tile: int | None, out
     if out is x:
         return write_in_place(x, permutation, kernel, tile)
     if out is not None:
-        return write_into(x, out, permutation, kernel, tile)
+        with _measuring_on(out, kernel):  # where a NumPy operand goes too
+            return write_into(x, out, permutation, kernel, tile)
     if permutation == tuple(range(x.ndim)):
         return x
     if kernel == "xla":
         return lax.transpose(x, permutation)
-    if kernel == "autotune" and not isinstance(x, jax.core.Tracer):
-        with jax.default_device(next(iter(x.devices()))):  # the device to measure
-            return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
-    return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
+    with _measuring_on(x, kernel):
+        return transpose_p.bind(x, permutation=permutation, kernel=kernel, tile=tile)
 
 
 def transpose(

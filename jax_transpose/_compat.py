@@ -66,7 +66,9 @@ def complete_rules(primitive: Primitive, like: Primitive, adapt: Callable, *, mo
     """
 
     def complete(name, attribute, _):
-        registry = getattr(sys.modules[name], attribute, {})
+        registry = getattr(sys.modules.get(name), attribute, None)
+        if not isinstance(registry, dict):  # a JAX that has none, or another kind of it
+            return
         # Pallas has one registry for each kind of core.
         nested = [rules for rules in registry.values() if isinstance(rules, dict)]
         for rules in nested or [registry]:
@@ -108,23 +110,34 @@ def memory_space(aval: Any) -> Any:
     return getattr(aval, "memory_space", None)
 
 
-def off_device(ctx: Any) -> str:
-    """Why the code being lowered is not for the device's own memory and cores; empty if it is."""
-    if tuple(ctx.module_context.platforms) == ("cpu",):  # which has one memory and its own cores
-        return ""
-    if getattr(ctx.jaxpr_eqn_ctx, "compute_type", None) == "device_host":
-        return "compute_on('device_host') runs it on the host of the device"
-    host = [aval for aval in ctx.avals_in if getattr(memory_space(aval), "name", "") == "Host"]
-    return "the operand lies in host memory" if host else ""
+def runs_on_host(ctx: Any) -> bool:
+    """Whether the code being lowered is for the host of its device."""
+    return getattr(ctx.jaxpr_eqn_ctx, "compute_type", None) == "device_host"
 
 
-def partial_sums(ctx: Any) -> str:
-    """How an explicit mesh holds the operand as sums: "explicit", "mixed" or "" (it does not).
+def in_host_memory(array: Any) -> bool:
+    """Whether an array, abstract or not, lies in the memory of its device's host."""
+    kind = getattr(getattr(array, "sharding", None), "memory_kind", None)
+    return kind == "pinned_host" or getattr(memory_space(array), "name", "") == "Host"
+
+
+def device_count(ctx: Any) -> int:
+    """Devices that the program being lowered runs on, also where it is lowered for one shard."""
+    axis_context = ctx.module_context.axis_context
+    if isinstance(axis_context, sharding_impls.SPMDAxisContext):
+        return axis_context.mesh.size
+    if isinstance(axis_context, sharding_impls.ShardingContext):
+        return axis_context.num_devices
+    return axis_context.axis_env.nreps  # of pmap in older JAX
+
+
+def partial_sums(array: Any) -> str:
+    """How an explicit mesh holds an array as sums: "explicit", "mixed" or "" (it does not).
 
     "explicit": over a mesh whose axes are all explicit. Both unreduced sums, and the reduced values
     whose cotangents are unreduced.
     """
-    sharding = getattr(ctx.avals_in[0], "sharding", None)
+    sharding = getattr(array, "sharding", None)
     spec = getattr(sharding, "spec", None)
     if not (getattr(spec, "unreduced", None) or getattr(spec, "reduced", None)):
         return ""

@@ -9,8 +9,8 @@ import numpy as np
 
 from jax_transpose import _cpu
 from jax_transpose._autotune import tuned
-from jax_transpose._dtypes import element_bits, has_kernels
-from jax_transpose._ffi import Status, can_run, platform_name
+from jax_transpose._dtypes import dtype_name, element_bits, has_kernels
+from jax_transpose._ffi import Status, can_run, has_module, platform_name
 
 PLATFORMS = ("cpu", "cuda")
 MODES = ("auto", "native", "autotune", "xla")
@@ -41,6 +41,24 @@ def all_kernels() -> tuple[str, ...]:
     return (*MODES, *dict.fromkeys(name for p in PLATFORMS for name in kernels(p)))
 
 
+class Place(NamedTuple):
+    """Where in a program a transpose stands.
+
+    `obstacle`: why our call cannot stand there; empty where it can. `elsewhere`: whether the
+    program is for other machines, so that the devices that are here say nothing.
+    """
+
+    obstacle: str = ""
+    elsewhere: bool = False
+
+    def but(self, obstacle: str) -> Place:
+        """The same place with one more reason against our call; an empty one is none."""
+        return self._replace(obstacle=self.obstacle or obstacle)
+
+
+ANYWHERE = Place()
+
+
 class Decision(NamedTuple):
     """Who moves the bytes.
 
@@ -62,12 +80,9 @@ def decide(
     dtype: np.dtype,
     kernel: str,
     tile: int,
-    obstacle: str = "",
+    place: Place = ANYWHERE,
 ) -> Decision:
-    """Raises ValueError where `kernel` or `tile` is not possible on `platform`.
-
-    `obstacle`: why our call cannot stand where the transpose does in its program, if it cannot.
-    """
+    """Raises ValueError where `kernel` or `tile` is not possible on `platform` or at `place`."""
     bits = element_bits(dtype)
     plan, too_much = None, refusal(shape, permutation, dtype)
     if platform in PLATFORMS and has_kernels(dtype) and kernel != "xla" and not too_much:
@@ -77,13 +92,14 @@ def decide(
     if kernel == "xla":
         return Decision("xla", "asked for by name", None)
 
-    obstacle = obstacle or too_much
-    usable = usable_at(platform, obstacle)
-    if kernel == "auto" or (kernel == "autotune" and obstacle):
+    place = place.but(too_much)
+    usable = usable_at(platform, place)
+    if kernel == "auto" or (kernel == "autotune" and place.obstacle):
         if not usable:
             return Decision("xla", usable.reason, plan)
         if plan is None:
-            return Decision("xla", f"{dtype} has elements of {bits} bits: left to XLA", None)
+            reason = f"{dtype_name(dtype)} has elements of {bits} bits: left to XLA"
+            return Decision("xla", reason, None)
         if plan["prefer_xla"]:
             return Decision("xla", plan["auto_reason"], plan)
     _require_kernels(usable, platform, shape, kernel, dtype)
@@ -106,13 +122,13 @@ def decide_into(
     dtype: np.dtype,
     kernel: str,
     tile: int,
-    obstacle: str = "",
+    place: Place = ANYWHERE,
 ) -> Decision:
     """`decide` where the result's buffer is given: `auto` takes our kernel at any size."""
-    obstacle = obstacle or refusal(shape, permutation, dtype)
-    if kernel == "auto" and usable_at(platform, obstacle) and has_kernels(dtype):
+    place = place.but(refusal(shape, permutation, dtype))
+    if kernel == "auto" and usable_at(platform, place) and has_kernels(dtype):
         kernel = "native"
-    choice = decide(platform, shape, permutation, dtype, kernel, tile, obstacle)
+    choice = decide(platform, shape, permutation, dtype, kernel, tile, place)
     if choice.implementation == "identity":
         return Decision("xla", "only axes of length 1 move, or none: a copy", choice.plan)
     return choice
@@ -149,7 +165,7 @@ def decide_in_place(
     permutation: tuple[int, ...],
     dtype: np.dtype,
     kernel: str,
-    obstacle: str = "",
+    place: Place = ANYWHERE,
 ) -> Decision:
     """Raises ValueError where the permutation needs two buffers or `kernel` is not possible.
 
@@ -170,7 +186,7 @@ def decide_in_place(
         return Decision("identity", "only axes of length 1 move, or none: no bytes do", plan)
     if kernel == "xla":
         return Decision("xla", "asked for by name; it needs a second buffer", None)
-    usable = usable_at(platform, obstacle or too_much)
+    usable = usable_at(platform, place.but(too_much))
     if not usable and kernel == "auto":
         return Decision("xla", f"XLA needs a second buffer, but {usable.reason}", None)
     _require_kernels(usable, platform, shape, kernel, dtype)
@@ -178,14 +194,14 @@ def decide_in_place(
 
 
 def takes_symbolic_shapes(
-    platform: str, shape: tuple, kernel: str, dtype: np.dtype, obstacle: str
+    platform: str, shape: tuple, kernel: str, dtype: np.dtype, place: Place
 ) -> bool:
     """Whether our call lowers where extents are only known at run time; there is no plan to ask.
 
     False where `auto` leaves it to XLA. Raises ValueError or TypeError where `kernel` cannot run.
     """
-    usable = usable_at(platform, obstacle)
-    if kernel == "auto":
+    usable = usable_at(platform, place)
+    if kernel == "auto" or (kernel == "autotune" and place.obstacle):
         return bool(usable) and has_kernels(dtype)
     _require_kernels(usable, platform, shape, kernel, dtype)
     if kernel not in MODES and kernel not in kernels(platform):
@@ -196,9 +212,11 @@ def takes_symbolic_shapes(
     return True
 
 
-def usable_at(platform: str, obstacle: str) -> Status:
-    """Whether our call can run on `platform`'s devices here, at a place with this obstacle."""
-    return Status(False, obstacle) if obstacle else can_run(platform)
+def usable_at(platform: str, place: Place) -> Status:
+    """Whether our call can run at a place in a program for `platform`."""
+    if place.obstacle:
+        return Status(False, place.obstacle)
+    return has_module(platform) if place.elsewhere else can_run(platform)
 
 
 def _require_kernels(
@@ -221,7 +239,8 @@ def _keeps_order(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
 
 def sub_byte_message(kernel: str, dtype: np.dtype) -> str:
     allowed = '"auto", "native", "autotune" or "xla"' if has_kernels(dtype) else '"auto" or "xla"'
+    width = "narrower than a byte" if element_bits(dtype) else "empty"
     return (
-        f"kernel={kernel!r} does not move dtype {dtype}, whose elements are narrower than a byte; "
+        f"kernel={kernel!r} does not move dtype {dtype_name(dtype)}, whose elements are {width}; "
         f"allowed: kernel={allowed}"
     )

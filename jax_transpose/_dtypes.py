@@ -32,9 +32,19 @@ def stored(shape, permutation, dtype) -> tuple[tuple[int, ...], tuple[int, ...],
     return tuple(shape), permutation, dtype
 
 
+def is_float0(dtype) -> bool:
+    """Whether `dtype` is that of the tangents of integers, which hold nothing."""
+    return dtype == dtypes.float0
+
+
+def dtype_name(dtype) -> str:
+    """A dtype as JAX calls it; NumPy has no name for float0."""
+    return "float0" if is_float0(dtype) else dtype.name
+
+
 def check_dtype(dtype) -> np.dtype:
     """NumPy's form of a plain JAX dtype; TypeError for what is none."""
-    if dtype == dtypes.float0:
+    if is_float0(dtype):
         return dtype
     try:
         known = np.dtype(dtype)

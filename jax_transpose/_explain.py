@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jax_transpose._api import check_options, normalize_axes
-from jax_transpose._decide import decide, decide_in_place, decide_into
-from jax_transpose._dtypes import check_dtype, element_bits, stored
+from jax_transpose._decide import Place, decide, decide_in_place, decide_into
+from jax_transpose._dtypes import check_dtype, dtype_name, element_bits, stored
 from jax_transpose._ffi import platform_name
+from jax_transpose._lowering import array_obstacle
 from jax_transpose._out import check_in_place
 
 
@@ -124,13 +125,6 @@ def _request(shape_or_array, dtype):
     return shape, jnp.float32 if dtype is None else dtype
 
 
-def _default_platform() -> str:
-    backend = jax.default_backend()
-    if backend != "gpu":
-        return backend
-    return "rocm" if "rocm" in jax.devices()[0].client.platform_version.lower() else "cuda"
-
-
 def explain(
     shape_or_array,
     axes=None,
@@ -144,7 +138,8 @@ def explain(
     """Tells what `transpose` would do, without doing it.
 
     The answer is that of one device for buffers on 16-byte boundaries, which is where JAX puts them
-    unless a program slices. Of a sharded array it is about one shard.
+    unless a program slices. Of a sharded array it is about one shard; where an array's memory or
+    its partial sums leave no place for our call, it says so.
 
     Args:
       shape_or_array: a shape, or anything with ``shape`` and ``dtype``.
@@ -153,7 +148,7 @@ def explain(
       platform: "cpu" or "cuda" (which need not be there; "gpu" means "cuda"), or another JAX
         platform; None means the default backend.
       out: None for a fresh result, "buffer" for ``transpose(x, out=buffer)``, "in_place" for
-        ``transpose(x, out=x)``; with donated buffers.
+        ``transpose(a, out=a)``; with donated buffers.
       kernel, tile: as for `transpose`.
 
     Returns:
@@ -170,27 +165,28 @@ def explain(
     """
     shape, dtype = _request(shape_or_array, dtype)
     permutation = normalize_axes(axes, shape)
-    platform = _default_platform() if platform is None else platform_name(platform)
+    platform = platform_name(jax.default_backend() if platform is None else platform)
+    whole, _, _ = stored(tuple(getattr(shape_or_array, "shape", shape)), permutation, dtype)
     shape, permutation, dtype = stored(shape, permutation, dtype)
+    place = Place(array_obstacle(platform, shape_or_array))
     dtype = check_dtype(dtype)
     tile = check_options(kernel, tile, shape, permutation, dtype)
     if out == "in_place":
         check_in_place(shape, permutation, dtype, kernel, tile)
-        choice = decide_in_place(platform, shape, permutation, dtype, kernel)
+        choice = decide_in_place(platform, shape, permutation, dtype, kernel, place)
     elif out is None or out == "buffer":
         rule = decide if out is None else decide_into
-        choice = rule(platform, shape, permutation, dtype, kernel, tile)
+        choice = rule(platform, shape, permutation, dtype, kernel, tile, place)
     else:
         raise ValueError(f"out={out!r}: allowed are None, 'buffer' and 'in_place'")
     implementation, plan = choice.implementation, choice.plan
     bits = element_bits(dtype)
-    whole = tuple(getattr(shape_or_array, "shape", shape))
     request = dict(
-        array_shape=None if whole == shape[: len(whole)] else whole,
+        array_shape=None if whole == shape else whole,
         platform=platform,
         shape=shape,
         axes=permutation,
-        dtype="float0" if dtype == jax.dtypes.float0 else dtype.name,
+        dtype=dtype_name(dtype),
         implementation=implementation,
         reason=choice.reason,
         out=out,

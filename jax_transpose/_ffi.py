@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -23,15 +22,21 @@ _XLA_PLATFORM = {"cpu": "cpu", "cuda": "CUDA"}
 
 
 def platform_name(name: str) -> str:
-    """A JAX platform under the name that its kernels have: "cuda" for "gpu" too.
+    """A JAX platform under its own name: "cuda" for "gpu", or "rocm" where that is the GPU's.
 
     Raises ValueError for what is no platform.
     """
     known = {"cpu", "gpu", "cuda", "rocm", "tpu"} | _compat.known_platforms()
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         allowed = ", ".join(map(repr, sorted(known)))
         raise ValueError(f"platform={name!r} is no platform of JAX; allowed: {allowed}")
-    return "cuda" if name == "gpu" else name
+    if name != "gpu":
+        return name
+    try:
+        version = jax.devices("gpu")[0].client.platform_version
+    except RuntimeError:  # no GPU here: the one that has kernels
+        version = ""
+    return "rocm" if "rocm" in version.lower() else "cuda"
 
 
 class Status(NamedTuple):
@@ -117,9 +122,20 @@ def can_run(platform: str) -> Status:
     return built
 
 
-@cache
+_able: set[int] = set()
+
+
 def _device_can_run(ordinal: int) -> tuple[bool, str]:
-    return _cuda_module.can_run(ordinal)
+    """Asks once where the answer is yes; a no may have a cause that passes."""
+    if ordinal in _able:
+        return True, ""
+    try:
+        able, reason = _cuda_module.can_run(ordinal)
+    except RuntimeError as error:
+        return False, f"it could not be asked: {error}"
+    if able:
+        _able.add(ordinal)
+    return able, reason
 
 
 def status(platform: str) -> Status:

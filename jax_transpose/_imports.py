@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.abc
 import sys
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 
@@ -51,4 +52,8 @@ class _Loader(importlib.abc.Loader):
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         for call in _waiting[module.__name__]:
-            call(module)
+            try:
+                call(module)
+            except Exception as error:  # what the program imports works without us
+                text = f"jax_transpose has no rules in {module.__name__}: {error!r}"
+                warnings.warn(text, stacklevel=2)

@@ -38,8 +38,8 @@ from jax_transpose._lowering import (
     ffi_call,
     lower_to,
     measured_here,
-    obstacle,
     on_stored,
+    place_of,
     platform_of,
 )
 from jax_transpose._primitive import costs_of_x, transpose_p
@@ -63,15 +63,17 @@ def bind(primitive, x, *out, permutation, **params):
     caller who debugs a program step by step. There the result is a new array.
     """
     given = out[0] if out else x
-    config = jax.config
-    debugged = config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs
-    if debugged or any(isinstance(array, jax.core.Tracer) for array in (x, given)):
+    if any(isinstance(array, jax.core.Tracer) for array in (x, given)):
         return primitive.bind(x, *out, permutation=permutation, **params)
     check_array(given)
-    x = follow(jnp.asarray(x), given, permutation)
+    x = x if x is given else follow(jnp.asarray(x), given, permutation)
+    if jax.config.jax_disable_jit:  # a program may give its arguments what shardings it likes
+        return primitive.bind(x, *out, permutation=permutation, **params)
     check_placement(x, given, permutation)
     if out:
         check_distinct(x, given)
+    if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
+        return primitive.bind(x, *out, permutation=permutation, **params)
     # Over several devices JAX ties the buffer to the result where both are known to lie alike.
     sharding = given.sharding if len(given.devices()) > 1 else None
     params = tuple(sorted({"permutation": permutation, **params}.items()))
@@ -157,15 +159,16 @@ def _lower_into(ctx, x, out, *, permutation, kernel, tile, platform):
     if _compat.scope(ctx) != "device":  # a program over several devices allocates its shards
         options = dict(permutation=permutation, kernel=kernel, tile=tile)
         return lower_to(lambda x, _: transpose_p.bind(x, **options), ctx, x, out)
-    kernel, unable = measured_here(ctx, kernel), obstacle(ctx)
+    place = place_of(ctx)
+    kernel = measured_here(ctx, kernel, place)
     if all(isinstance(extent, int) for extent in aval.shape):
-        if kernel == "autotune" and tile == 0 and not unable:
+        if kernel == "autotune" and tile == 0 and not place.obstacle:
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
-        choice = decide_into(platform, aval.shape, permutation, aval.dtype, kernel, tile, unable)
+        choice = decide_into(platform, aval.shape, permutation, aval.dtype, kernel, tile, place)
         if choice.implementation == "xla":
             return lower_to(by_xla, ctx, x, out)
         kernel, tile = choice.kernel, choice.tile
-    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, unable):
+    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, place):
         return lower_to(by_xla, ctx, x, out)
     options = dict(permutation=permutation, kernel=kernel, tile=tile)
     return ffi_call(ctx, INTO_TARGET, x, out, aliases={1: 0}, **options)
@@ -173,8 +176,8 @@ def _lower_into(ctx, x, out, *, permutation, kernel, tile, platform):
 
 def _lower_in_place(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), platform = ctx.avals_in, platform_of(ctx, platform)
-    unable = obstacle(ctx)
-    choice = decide_in_place(platform, aval.shape, permutation, aval.dtype, kernel, unable)
+    place = place_of(ctx)
+    choice = decide_in_place(platform, aval.shape, permutation, aval.dtype, kernel, place)
     if choice.implementation == "identity":
         return [x]
     if choice.implementation == "xla":

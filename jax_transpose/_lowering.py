@@ -10,7 +10,7 @@ import numpy as np
 from jax.interpreters import mlir
 
 from jax_transpose import _compat
-from jax_transpose._decide import PLATFORMS
+from jax_transpose._decide import PLATFORMS, Place
 from jax_transpose._dtypes import element_bits, stored
 
 
@@ -24,27 +24,39 @@ def platform_of(ctx: Any, platform: str | None) -> str:
     return next((p for p in ctx.module_context.platforms if p not in PLATFORMS), "other")
 
 
-def obstacle(ctx: Any) -> str:
-    """Why our call cannot stand at this place of a program; empty where it can."""
+def place_of(ctx: Any) -> Place:
+    """Where the code being lowered stands, as far as our call is concerned."""
+    elsewhere = _compat.for_export(ctx)
     if _compat.scope(ctx) == "opaque":
-        return (
+        return Place(
             "XLA cannot be told here how to split our call over devices (a mesh that shard_map "
-            "leaves partly automatic, or jax.export for several devices)"
+            "leaves partly automatic, or jax.export for several devices)",
+            elsewhere,
         )
-    if _compat.partial_sums(ctx) == "mixed":
+    on_cpu = tuple(ctx.module_context.platforms) == ("cpu",)
+    if not on_cpu and _compat.runs_on_host(ctx):
+        return Place("compute_on('device_host') runs it on the host of the device", elsewhere)
+    return Place(array_obstacle("cpu" if on_cpu else "", ctx.avals_in[0]), elsewhere)
+
+
+def array_obstacle(platform: str, array: Any) -> str:
+    """Why our call cannot move an array, abstract or not, by where it lies; empty where it can."""
+    if _compat.partial_sums(array) == "mixed":
         return "XLA cannot be told how to split our call over partial sums (a partly explicit mesh)"
-    return _compat.off_device(ctx)
+    # A CPU has one memory, whatever it is called.
+    in_host = platform != "cpu" and _compat.in_host_memory(array)
+    return "the operand lies in host memory" if in_host else ""
 
 
-def measured_here(ctx: Any, kernel: str) -> str:
+def measured_here(ctx: Any, kernel: str, place: Place) -> str:
     """`kernel`, but "native" for "autotune" where no measurement may enter the program.
 
     A saved program is for other machines, and the processes of one job must compile one program.
     """
-    if kernel != "autotune":
+    if kernel != "autotune" or place.obstacle:
         return kernel
-    shared = _compat.scope(ctx) == "mesh" and jax.process_count() > 1
-    return "native" if shared or _compat.for_export(ctx) else kernel
+    shared = _compat.device_count(ctx) > 1 and jax.process_count() > 1
+    return "native" if shared or place.elsewhere else kernel
 
 
 def on_stored(lower: Callable) -> Callable:

@@ -6,7 +6,7 @@ import jax
 
 from jax_transpose._buffers import check_array, check_no_constant
 from jax_transpose._decide import decide_in_place
-from jax_transpose._dtypes import stored
+from jax_transpose._dtypes import dtype_name, stored
 from jax_transpose._into import bind, transpose_in_place_p, transpose_into_p
 
 
@@ -16,6 +16,11 @@ def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
     Where both hold data is checked when the primitive runs, whatever transformed the call.
     """
     check_array(out)
+    if out.dtype != x.dtype:
+        raise TypeError(
+            f"out of dtype {dtype_name(out.dtype)} for an operand of dtype {dtype_name(x.dtype)}: "
+            "they must be the same"
+        )
     if not isinstance(x, jax.core.Tracer) and x is not out and x.is_deleted():
         raise ValueError(
             f"the operand of shape {x.shape} was deleted: its buffer was given away before, as by "
@@ -26,10 +31,6 @@ def check_out(out, x: jax.Array, permutation: tuple[int, ...]) -> None:
         raise ValueError(
             f"out of shape {out.shape} for an operand of shape {x.shape} and axes {permutation}: "
             f"the result has shape {shape}"
-        )
-    if out.dtype != x.dtype:
-        raise TypeError(
-            f"out of dtype {out.dtype} for an operand of dtype {x.dtype}: they must be the same"
         )
     if isinstance(out, jax.core.Tracer):
         return

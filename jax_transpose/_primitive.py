@@ -30,8 +30,8 @@ from jax_transpose._lowering import (
     ffi_call,
     lower_to,
     measured_here,
-    obstacle,
     on_stored,
+    place_of,
     platform_of,
 )
 from jax_transpose._partitioning import partitioned, shard_by_shard
@@ -56,7 +56,7 @@ def _batching_rule(args, dims, *, permutation, kernel, tile):
 
 
 def _lower_to_shards(ctx, x, **params):
-    if _compat.partial_sums(ctx):
+    if _compat.partial_sums(ctx.avals_in[0]):
         source, target = ctx.avals_in[0].sharding, ctx.avals_out[0].sharding
         return lower_to(shard_by_shard(partial(transpose_p.bind, **params), source, target), ctx, x)
     results = lower_to(partial(_partitioned, **params), _compat.with_devices(ctx), x)
@@ -68,11 +68,12 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
     (aval,), (result,) = ctx.avals_in, ctx.avals_out
     platform, scope = platform_of(ctx, platform), _compat.scope(ctx)
     by_xla = partial(lax.transpose, permutation=permutation)
-    kernel, unable = measured_here(ctx, kernel), obstacle(ctx)
+    place = place_of(ctx)
+    kernel = measured_here(ctx, kernel, place)
     if all(isinstance(extent, int) for extent in aval.shape):
-        if kernel == "autotune" and tile == 0 and scope == "device" and not unable:
+        if kernel == "autotune" and tile == 0 and scope == "device" and not place.obstacle:
             autotune(platform, aval.shape, permutation, element_bits(aval.dtype))
-        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile, unable)
+        choice = decide(platform, aval.shape, permutation, aval.dtype, kernel, tile, place)
         if choice.implementation == "identity" and scope == "device":
             return lower_to(partial(lax.reshape, new_sizes=result.shape), ctx, x)
         if choice.implementation != "native":
@@ -80,7 +81,7 @@ def _lower(ctx, x, *, permutation, kernel, tile, platform):
         if scope == "mesh":  # a shard is lowered on its own: its shape decides, not the array's
             return _lower_to_shards(ctx, x, permutation=permutation, kernel=kernel, tile=tile)
         kernel, tile = choice.kernel, choice.tile
-    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, unable):
+    elif not takes_symbolic_shapes(platform, aval.shape, kernel, aval.dtype, place):
         return lower_to(by_xla, ctx, x)
     return ffi_call(ctx, TARGET, x, permutation=permutation, kernel=kernel, tile=tile)
 

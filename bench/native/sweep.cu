@@ -10,7 +10,8 @@
 //   sweep [--exact] [--shift ELEMENTS]
 //
 // --exact leaves the guards out, so that compute-sanitizer's memcheck sees the first byte too many;
-// --shift starts both arrays so many elements after a 256-byte boundary.
+// --shift starts both arrays so many elements after a 256-byte boundary. What is read before an
+// array then lies in its own allocation, where memcheck does not see it.
 #include <cuda_runtime.h>
 
 #include <algorithm>

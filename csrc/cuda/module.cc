@@ -37,9 +37,10 @@ std::string Describe(cudaError_t code, int device) {
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   const std::string architecture = std::to_string(major) + std::to_string(minor);
-  return text +
-         "; this build holds code for " JAX_TRANSPOSE_CUDA_ARCHITECTURES ", the device is sm_" +
-         architecture + ": rebuild with CMAKE_CUDA_ARCHITECTURES=" + architecture + "-real";
+  text += "; this build holds code for " JAX_TRANSPOSE_CUDA_ARCHITECTURES ", the device is sm_" +
+          architecture;
+  return major < 8 ? text + ", and the kernels need compute capability 8.0 or newer"
+                   : text + ": rebuild with CUDAARCHS=" + architecture + "-real pip install .";
 }
 
 std::string Describe(cudaError_t code) {
