@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 from jax import export
-from meshes import device_mesh, put
+from meshes import device_mesh, put, shard_map
 
 import jax_transpose as jt
-from jax_transpose import _autotune, _decide, _ffi, _primitive
+from jax_transpose import _autotune, _decide, _ffi, _into, _primitive
 
 SHAPE, AXES = (33, 4096, 1024), (0, 2, 1)
 
@@ -100,6 +100,45 @@ def test_processes_of_one_job_measure_no_shards(cpu, cache, monkeypatch):
     x = put(np.ones((16, 9), np.float32), device_mesh((8,)), jax.sharding.PartitionSpec("x"))
     jax.jit(lambda x: jt.transpose(x, kernel="autotune")).lower(x).compile()
     assert not seen
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_nor_what_shard_map_runs(cpu, cache, monkeypatch, out):
+    seen = []
+    for module in (_primitive, _into):
+        monkeypatch.setattr(module, "autotune", lambda *request: seen.append(request))
+    mesh, rows = device_mesh((8,)), jax.sharding.PartitionSpec("x")
+    x = put(np.ones((64, 9), np.float32), mesh, rows)
+    given = put(np.ones((72, 8), np.float32), mesh, rows)
+
+    def body(x, given):
+        return jt.transpose(x, kernel="autotune", out=given if out else None)
+
+    f = shard_map(body, mesh, (rows, rows), rows)
+    jax.jit(lambda x, given: f(x, given)).lower(x, given)
+    assert len(seen) == 1  # one process: a shard is measured
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    jax.jit(lambda x, given: f(x, given) + 1).lower(x, given)
+    assert len(seen) == 1
+
+
+def test_saved_programs_for_several_devices_go_to_xla(cpu):
+    """As those of "auto" do: the user asked for no kernel by name."""
+    x = put(np.ones((16, 9), np.float32), device_mesh((8,)), jax.sharding.PartitionSpec("x"))
+    program = export.export(jax.jit(lambda x: jt.transpose(x, kernel="autotune")))(x)
+    assert "jax_transpose" not in program.mlir_module()
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_an_eager_call_measures_on_its_arrays_device(cache, monkeypatch, out):
+    seen = []
+    for module in (_primitive, _into):
+        record = lambda *_: seen.append(jax.config.jax_default_device)  # noqa: E731
+        monkeypatch.setattr(module, "autotune", record)
+    device = jax.devices("cpu")[3]
+    x, given = (jax.device_put(np.ones(s, np.float32), device) for s in ((37, 11), (11, 37)))
+    jt.transpose(x, kernel="autotune", out=given if out else None)
+    assert seen == [device]
 
 
 @pytest.mark.gpu

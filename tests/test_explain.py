@@ -1,7 +1,9 @@
 """explain(), kernels(), status() and the command `python -m jax_transpose`."""
 
 import dataclasses
+import functools
 import importlib.util
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from built import needs_cuda_module, planned_platforms
+from jax import export
 from jax.sharding import PartitionSpec as P
 from meshes import device_mesh, put
 from scripts import run_python
@@ -198,6 +201,12 @@ class TestCodeForOtherDevices:
         with pytest.raises(ValueError, match=r"'native'.*GPU 1.*80-real.*rebuild"):
             jt.explain((8192, 8192), (1, 0), "float32", "cuda", out=out, kernel="native")
 
+    def test_programs_for_other_machines_ask_no_device_here(self):
+        f = jax.jit(lambda x: jt.transpose(x, kernel="native"))
+        x = jax.ShapeDtypeStruct((8192, 8192), np.float32)
+        save = functools.partial(export.export, disabled_checks=jt.export_checks())
+        assert CALL in save(f, platforms=["cuda"])(x).mlir_module()
+
     def test_a_device_that_can_is_no_obstacle(self, monkeypatch):
         monkeypatch.setattr(_ffi, "_device_can_run", lambda i: (True, ""))
         assert jt.status("cuda")
@@ -213,10 +222,66 @@ def test_gpu_is_jaxs_name_for_cuda():
         assert gpu.platform == "cuda"
 
 
-@pytest.mark.parametrize("name", ["cdua", "CPU", "", "nvidia", "cuda:0"])
+@pytest.mark.parametrize("version, name", [("PJRT ROCm 6.1", "rocm"), ("cuda 13000", "cuda")])
+def test_gpu_is_the_gpu_that_is_there(monkeypatch, version, name):
+    gpu = SimpleNamespace(client=SimpleNamespace(platform_version=version), platform="gpu")
+    monkeypatch.setattr(jax, "devices", lambda *_: [gpu])
+    assert _ffi.platform_name("gpu") == name
+    assert (jt.kernels("gpu") == ()) == (name == "rocm")
+
+
+def test_a_probe_that_failed_is_asked_again(monkeypatch):
+    def busy(_):
+        raise RuntimeError("no thread")
+
+    answers = iter([busy, lambda _: (False, "out of memory"), lambda _: (True, "")])
+    monkeypatch.setattr(_ffi, "_able", set())
+    module = SimpleNamespace(can_run=lambda i: next(answers)(i))
+    monkeypatch.setattr(_ffi, "_cuda_module", module)
+    assert [_ffi._device_can_run(0)[0] for _ in range(4)] == [False, False, True, True]
+
+
+class TestPlacesOfArrays:
+    """What lowering leaves to XLA because of where an array lies, `explain` leaves to XLA."""
+
+    @pytest.fixture(autouse=True)
+    def kernels(self, monkeypatch):
+        monkeypatch.setattr(_ffi, "has_module", lambda platform: _ffi.Status(True, "pretended"))
+        monkeypatch.setattr(_ffi, "gpu_devices", lambda: [])
+
+    @pytest.mark.parametrize("out", [None, "buffer", "in_place"])
+    def test_host_memory(self, out):
+        device = jax.devices("cpu")[0]
+        sharding = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+        x = jax.ShapeDtypeStruct((8192, 8192), np.float32, sharding=sharding)
+        plan = jt.explain(x, platform="cuda", out=out)
+        assert plan.implementation == "xla" and "host memory" in plan.reason
+        with pytest.raises(ValueError, match=r"'native'.*host memory"):
+            jt.explain(x, platform="cuda", out=out, kernel="native")
+        assert jt.explain(x, platform="cpu", out=out).implementation == "native"
+
+    def test_partial_sums_on_a_partly_explicit_mesh(self):
+        try:
+            spec = P("y", None, unreduced={"x"})
+        except TypeError:
+            pytest.skip("this JAX has no unreduced types")
+        kinds = jax.sharding.AxisType.Explicit, jax.sharding.AxisType.Auto
+        devices = np.array(jax.devices("cpu")[:8]).reshape(2, 4)
+        mesh = jax.sharding.Mesh(devices, ("x", "y"), axis_types=kinds)
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        x = jax.ShapeDtypeStruct((8192, 4096), np.float32, sharding=sharding)
+        plan = jt.explain(x, platform="cpu")
+        assert plan.implementation == "xla" and "partial sums" in plan.reason
+
+
+@pytest.mark.parametrize("name", ["cdua", "CPU", "", "nvidia", "cuda:0", None, []])
 def test_unknown_platforms(name):
-    for ask in (jt.status, jt.kernels, lambda name: jt.explain((8, 8), platform=name)):
-        with pytest.raises(ValueError, match=rf"platform={name!r}.*'cpu', 'cuda', 'gpu'"):
+    asked = [jt.status, jt.kernels]
+    if name is not None:  # which is the default backend
+        asked.append(lambda name: jt.explain((8, 8), platform=name))
+    message = rf"platform={re.escape(repr(name))}.*'cpu', 'cuda', 'gpu'"
+    for ask in asked:
+        with pytest.raises(ValueError, match=message):
             ask(name)
 
 
@@ -248,6 +313,12 @@ class TestSharded:
         x = self.array()
         aval = jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
         self.check(jt.explain(aval, self.AXES, platform="cpu"))
+
+    def test_keys(self):
+        keys = put(jax.random.split(jax.random.key(0), 16).reshape(8, 2), device_mesh((4,)), P("x"))
+        plan = jt.explain(keys, platform="cpu")
+        assert (plan.shape, plan.array_shape) == ((2, 2, 2), (8, 2, 2))
+        assert plan.bytes_moved == 2 * 4 * 2 * 2 * 2
 
     def test_replicas_are_whole(self):
         x = put(np.zeros((16, 8), np.float32), device_mesh((8,)), P())

@@ -77,6 +77,10 @@ class TestFloat0:
         with pytest.raises(TypeError, match=r"'native'.*float0"):
             jt.transpose(self.ZEROS, kernel="native")
 
+    def test_a_buffer(self):
+        with pytest.raises(TypeError, match=r"out of dtype float32 .* dtype float0"):
+            jt.transpose(self.ZEROS, out=jnp.zeros((4, 3, 2)))
+
     def test_tangents_of_integers(self):
         x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
         for kernel in ("auto", "native"):

@@ -186,6 +186,18 @@ class TestOtherDevices:
         assert y.sharding.is_equivalent_to(sharding, 3) and out.is_deleted()
         assert_same_bits(y, host.transpose(2, 0, 1))
 
+    @pytest.mark.parametrize("mode", [jax.debug_nans, jax.debug_infs, jax.disable_jit])
+    def test_in_debugging_modes_too(self, mode):
+        first, third = jax.devices("cpu")[0], jax.devices("cpu")[3]
+        out = jax.device_put(HOST, third)
+        with mode(True):
+            y = jt.transpose(HOST, AXES, out=out)
+            assert y.devices() == {third} and not out.is_deleted()
+            assert_same_bits(y, HOST.transpose(AXES))
+            if mode is not jax.disable_jit:
+                with pytest.raises(ValueError, match="lies on"):
+                    jt.transpose(jax.device_put(HOST, first), AXES, out=out)
+
     def test_a_committed_operand_stays(self):
         first, second = jax.devices("cpu")[:2]
         x, out = jax.device_put(HOST, first), jax.device_put(HOST, second)

@@ -122,6 +122,23 @@ def test_programs_traced_before_the_part_was_loaded(part):
     run_python(textwrap.dedent(body) + late + textwrap.dedent(LOADED_AFTER_TRACING[part]))
 
 
+def test_a_registry_that_changed_breaks_no_import():
+    run_python("""
+        import sys, types, warnings, jax, jax_transpose
+        from jax_transpose import _compat, _imports
+        def fail(module):
+            raise KeyError("renamed")
+        _imports.when_imported("wave", fail)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import wave
+        assert wave.open and "no rules in wave" in str(caught[0].message), caught
+        sys.modules["jax._src.pallas.fuser.block_spec"] = types.SimpleNamespace(
+            __spec__=None, eval_rules=[])
+        _compat.complete_rules(jax_transpose.transpose_p, jax.lax.transpose_p, lambda rule: rule)
+        """)
+
+
 def test_modules_are_loaded_as_without_us():
     run_python("""
         import importlib, inspect, sys, jax, jax_transpose
